@@ -1,0 +1,200 @@
+//! The role of the HTTP filter.
+
+use super::error::ConfigError;
+use super::names::header_name;
+use super::paths::{self, PathPattern, without_query};
+use super::pools::{self, Pool};
+use super::publisher::{self, PublisherConfig};
+use super::reader::{Field, Fields};
+
+/// The configuration of the HTTP filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterConfig {
+    /// The pools that this filter routes to: at least one.
+    pub pools: Vec<Pool>,
+    /// Whether decisions take effect.
+    pub mode: Mode,
+    /// The request paths whose prompt is read: at least one.
+    pub paths: Vec<PathPattern>,
+    /// The request headers that may carry a prompt. The filter removes them from requests.
+    pub prompt_headers: PromptHeaders,
+    /// Whether block hashes are read from their header.
+    pub trust_block_hashes: bool,
+    /// Whether token IDs are read from a JSON body.
+    pub read_body: bool,
+    /// The most bytes of a body that are held back before the decision.
+    pub max_held_bytes: usize,
+    /// The request header that names the hosts.
+    pub destination_header: String,
+    /// The response header that says what was decided and why, where one is wanted.
+    pub decision_header: Option<String>,
+    /// Hosts in the destination header: 1 to 8.
+    pub max_destinations: usize,
+    /// An index whose publisher has not reported for this long is not used, in milliseconds.
+    pub max_index_age_ms: u64,
+    /// Pages read for one decision, at most.
+    pub max_page_reads: usize,
+    /// What this filter's worker VMs stand by to publish, where they do.
+    pub publisher: Option<PublisherConfig>,
+}
+
+/// Whether decisions take effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Names the destination.
+    Steer,
+    /// Decides and counts, and changes nothing.
+    Observe,
+}
+
+/// The request headers that may carry a prompt and its namespace. All distinct, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptHeaders {
+    /// Token IDs as a decimal list.
+    pub tokens: String,
+    /// Token IDs as base64 of little-endian u32.
+    pub tokens_base64: String,
+    /// Sequence hashes, 16 hexadecimal digits each.
+    pub block_hashes: String,
+    /// The model's name, where the prompt comes in a header.
+    pub model: String,
+    /// The cache salt, where the prompt comes in a header.
+    pub cache_salt: String,
+}
+
+const FIELDS: [&str; 14] = [
+    "role",
+    "pools",
+    "mode",
+    "paths",
+    "prompt_headers",
+    "trust_block_hashes",
+    "read_body",
+    "max_held_bytes",
+    "destination_header",
+    "decision_header",
+    "max_destinations",
+    "max_index_age_ms",
+    "max_page_reads",
+    "publisher",
+];
+
+const HEADER_FIELDS: [&str; 5] = ["tokens", "tokens_base64", "block_hashes", "model", "cache_salt"];
+
+/// Where vLLM and SGLang take token IDs.
+const DEFAULT_PATHS: [&str; 3] = ["/v1/completions", "/inference/v1/generate", "/generate"];
+
+/// The name that the endpoint picker protocol gives the header.
+const DEFAULT_DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
+
+/// Three quarters of Envoy's default buffer limit: a held body must stay under it, or Envoy answers 413.
+const DEFAULT_HELD_BYTES: usize = 786_432;
+
+/// More than any sensible buffer limit. A larger number is a typing error.
+const MOST_HELD_BYTES: usize = 64 << 20;
+
+/// A day. An index that old describes caches that are long gone.
+const MOST_INDEX_AGE_MS: u64 = 86_400_000;
+
+/// A page read is a call out of the VM, some 3 us: this many are 12 ms on the request's path, more than any choice
+/// gains.
+const MOST_PAGE_READS: usize = 4_096;
+
+// === impl FilterConfig ===
+
+impl FilterConfig {
+    /// The pool that takes the requests of an Envoy cluster, as an index into `pools`.
+    pub fn pool_for_cluster(&self, cluster: &str) -> Option<usize> {
+        let lists_it = |pool: &Pool| pool.clusters.iter().any(|name| name == cluster);
+        let takes_the_rest = |pool: &Pool| pool.clusters.is_empty();
+        self.pools.iter().position(lists_it).or_else(|| self.pools.iter().position(takes_the_rest))
+    }
+
+    /// Whether the prompt of a request with this `:path` is read. The query is ignored.
+    pub fn reads_path(&self, path: &str) -> bool {
+        let path = without_query(path);
+        self.paths.iter().any(|pattern| pattern.matches(path))
+    }
+}
+
+pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
+    let fields = root.fields(&FIELDS)?;
+    let config = FilterConfig {
+        pools: pools::read(&fields)?,
+        mode: mode(&fields)?,
+        paths: path_patterns(&fields)?,
+        prompt_headers: prompt_headers(&fields)?,
+        trust_block_hashes: fields.flag("trust_block_hashes", false)?,
+        read_body: fields.flag("read_body", true)?,
+        max_held_bytes: fields.number("max_held_bytes", 1..=MOST_HELD_BYTES, DEFAULT_HELD_BYTES)?,
+        destination_header: header(&fields, "destination_header", DEFAULT_DESTINATION_HEADER)?,
+        decision_header: fields.get("decision_header").map(|field| header_name(&field)).transpose()?,
+        max_destinations: fields.number("max_destinations", 1..=8, 2)?,
+        max_index_age_ms: fields.number("max_index_age_ms", 1..=MOST_INDEX_AGE_MS, 30_000)?,
+        max_page_reads: fields.number("max_page_reads", 1..=MOST_PAGE_READS, 64)?,
+        publisher: publisher::read_optional(&fields)?,
+    };
+    check_distinct_headers(&config)?;
+    Ok(config)
+}
+
+fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
+    let Some(field) = fields.get("mode") else { return Ok(Mode::Steer) };
+    Ok(if field.one_of(&["steer", "observe"])? == "observe" { Mode::Observe } else { Mode::Steer })
+}
+
+fn path_patterns(fields: &Fields<'_>) -> Result<Vec<PathPattern>, ConfigError> {
+    let Some(field) = fields.get("paths") else {
+        return Ok(DEFAULT_PATHS.map(|path| PathPattern::Exact(path.to_owned())).into());
+    };
+    let advice = "a list such as [\"/v1/completions\"]";
+    let items = field.list("a list of request paths", advice)?;
+    if items.is_empty() {
+        return Err(field.error("is empty, so that no prompt would ever be read", advice));
+    }
+    items.iter().map(paths::read).collect()
+}
+
+fn prompt_headers(fields: &Fields<'_>) -> Result<PromptHeaders, ConfigError> {
+    let field = fields.get("prompt_headers");
+    let fields = field.map(|field| field.fields(&HEADER_FIELDS)).transpose()?;
+    let name = |member, default: &str| match &fields {
+        Some(fields) => header(fields, member, default),
+        None => Ok(default.to_owned()),
+    };
+    Ok(PromptHeaders {
+        tokens: name("tokens", "x-warmroute-tokens")?,
+        tokens_base64: name("tokens_base64", "x-warmroute-tokens-base64")?,
+        block_hashes: name("block_hashes", "x-warmroute-block-hashes")?,
+        model: name("model", "x-warmroute-model")?,
+        cache_salt: name("cache_salt", "x-warmroute-cache-salt")?,
+    })
+}
+
+fn header(fields: &Fields<'_>, name: &str, default: &str) -> Result<String, ConfigError> {
+    fields.get(name).map_or_else(|| Ok(default.to_owned()), |field| header_name(&field))
+}
+
+/// One header with two meanings would be read as the wrong one.
+fn check_distinct_headers(config: &FilterConfig) -> Result<(), ConfigError> {
+    let prompt = &config.prompt_headers;
+    let mut names = vec![
+        ("prompt_headers.tokens", &prompt.tokens),
+        ("prompt_headers.tokens_base64", &prompt.tokens_base64),
+        ("prompt_headers.block_hashes", &prompt.block_hashes),
+        ("prompt_headers.model", &prompt.model),
+        ("prompt_headers.cache_salt", &prompt.cache_salt),
+        ("destination_header", &config.destination_header),
+    ];
+    names.extend(config.decision_header.iter().map(|name| ("decision_header", name)));
+    for (position, (path, name)) in names.iter().enumerate() {
+        if let Some((other, _)) = names.iter().take(position).find(|(_, earlier)| earlier == name) {
+            return Err(ConfigError::at(
+                path,
+                format!("is {name:?}, as {other} is"),
+                "another name for one of them",
+            ));
+        }
+    }
+    Ok(())
+}
