@@ -68,7 +68,8 @@ impl LocalHash {
     /// The hash of one block in which media (images, audio, embeddings) stand behind placeholder tokens: `media` are
     /// the 64-bit names of what is behind them. Their order does not matter; they are sorted here.
     pub fn of_block_with_media(namespace: Namespace, tokens: &[u32], media: &mut [u64]) -> Self {
-        let mut bytes: SmallVec<[u8; INLINE_TOKENS * 4]> = SmallVec::with_capacity(tokens.len() * 4 + media.len() * 8);
+        let mut bytes: SmallVec<[u8; INLINE_TOKENS * 4]> =
+            SmallVec::with_capacity(tokens.len() * 4 + media.len() * 8);
         for token in tokens {
             bytes.extend_from_slice(&token.to_le_bytes());
         }

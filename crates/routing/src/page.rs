@@ -154,8 +154,8 @@ impl PageBits {
     pub const MAX: u8 = 24;
 
     /// A number of bits up to [`PageBits::MAX`].
-    pub fn new(bits: u8) -> Option<Self> {
-        (bits <= Self::MAX).then_some(Self(bits))
+    pub const fn new(bits: u8) -> Option<Self> {
+        if bits <= Self::MAX { Some(Self(bits)) } else { None }
     }
 
     /// The number of bits.
@@ -217,7 +217,8 @@ impl<'a> Page<'a> {
         let short = PageError::Length { expected, actual: bytes.len() };
         let (hashes, _) = reader.take(records.saturating_mul(HASH_LEN)).ok_or(short)?.as_chunks();
         let (ends, _) = reader.take(records.saturating_mul(END_LEN)).ok_or(short)?.as_chunks::<END_LEN>();
-        let holders = ends.last().map_or(0, |end| u32::from_le_bytes(*end) as usize).saturating_mul(HOLDER_LEN);
+        let holders =
+            ends.last().map_or(0, |end| u32::from_le_bytes(*end) as usize).saturating_mul(HOLDER_LEN);
         let wrong = PageError::Length { expected: expected.saturating_add(holders), actual: bytes.len() };
         let (holders, _) = reader.take(holders).ok_or(wrong)?.as_chunks();
         if !reader.is_empty() {
@@ -237,7 +238,10 @@ impl<'a> Page<'a> {
         let mut last_end = 0;
         for (i, (hash, end)) in self.hashes.iter().zip(self.ends).enumerate() {
             let (hash, end) = (u64::from_le_bytes(*hash), u32::from_le_bytes(*end));
-            if last_hash.is_some_and(|last| last >= hash) || end < last_end || end as usize > self.holders.len() {
+            if last_hash.is_some_and(|last| last >= hash)
+                || end < last_end
+                || end as usize > self.holders.len()
+            {
                 return Err(PageError::Order(i));
             }
             (last_hash, last_end) = (Some(hash), end);
@@ -277,9 +281,10 @@ impl<'a> Page<'a> {
 
     /// Every record, in ascending order of hashes.
     pub fn records(&self) -> impl Iterator<Item = (SequenceHash, Holders<'a>)> + '_ {
-        self.hashes.iter().enumerate().filter_map(|(i, hash)| {
-            Some((SequenceHash(u64::from_le_bytes(*hash)), self.holders_of(i)?))
-        })
+        self.hashes
+            .iter()
+            .enumerate()
+            .filter_map(|(i, hash)| Some((SequenceHash(u64::from_le_bytes(*hash)), self.holders_of(i)?)))
     }
 }
 
@@ -339,9 +344,11 @@ mod tests {
 
     fn any_records() -> impl Strategy<Value = Vec<(u64, Vec<Holder>)>> {
         let holder = (0..=Slot::MAX, 0..4u16).prop_map(|(slot, tier)| (slot, Tier::from_bits(tier)));
-        let holders = proptest::collection::btree_map(0..=Slot::MAX, holder, 0..5)
-            .prop_map(|map| map.into_iter().map(|(slot, (_, tier))| Holder { slot: Slot(slot), tier }).collect());
-        proptest::collection::btree_map(any::<u64>(), holders, 0..20).prop_map(|map| map.into_iter().collect())
+        let holders = proptest::collection::btree_map(0..=Slot::MAX, holder, 0..5).prop_map(|map| {
+            map.into_iter().map(|(slot, (_, tier))| Holder { slot: Slot(slot), tier }).collect()
+        });
+        proptest::collection::btree_map(any::<u64>(), holders, 0..20)
+            .prop_map(|map| map.into_iter().collect())
     }
 
     proptest! {

@@ -179,7 +179,8 @@ impl Worker {
         let state = WorkerState::from_number(reader.u8().ok_or(PoolError::Length)?)?;
         let rank = reader.u32().ok_or(PoolError::Length)?;
         // Only what parses as an address can reach a header: no line break, no name.
-        let address = reader.short_text().and_then(|text| text.parse().ok()).ok_or(PoolError::Field("address"))?;
+        let address =
+            reader.short_text().and_then(|text| text.parse().ok()).ok_or(PoolError::Field("address"))?;
         Ok(Self { slot, address, rank, state })
     }
 }

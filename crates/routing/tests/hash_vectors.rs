@@ -72,7 +72,12 @@ fn equals_dynamos_hashes() {
         assert_eq!(vector.namespace().seed(), vector.xxh3_seed.parse::<u64>().unwrap(), "{}", vector.name);
         let locals = vector.locals();
         let sequence = SequenceHash::chain(locals.iter().copied());
-        assert_eq!(locals.iter().map(|h| h.0).collect::<Vec<_>>(), numbers(&vector.block_hashes), "{}", vector.name);
+        assert_eq!(
+            locals.iter().map(|h| h.0).collect::<Vec<_>>(),
+            numbers(&vector.block_hashes),
+            "{}",
+            vector.name
+        );
         assert_eq!(
             sequence.iter().map(|h| h.0).collect::<Vec<_>>(),
             numbers(&vector.sequence_hashes),

@@ -1,0 +1,149 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Tier;
+use crate::page::{Generation, Holder, PageBits, PageHeader, PageWriter};
+
+const GENERATION: Generation = Generation(1);
+
+/// One page that holds everything.
+struct OnePage(Vec<u8>);
+
+impl PageStore for OnePage {
+    type Bytes = Vec<u8>;
+
+    fn read(&mut self, _: u32) -> Option<Vec<u8>> {
+        Some(self.0.clone())
+    }
+}
+
+/// Costs a block that must be computed as much as `weight` blocks in hand.
+struct Weighed(f64);
+
+impl Policy for Weighed {
+    fn cost(&self, prompt: &Prompt<'_>, depths: &Depths, load: &Load) -> Cost {
+        let missing = prompt.hashes.len() as f64 - f64::from(depths.within(Tier::Gpu));
+        Cost { first: self.0 * missing + load.prefill_tokens as f64, then: 0.0 }
+    }
+}
+
+fn slot(number: usize) -> Slot {
+    Slot::new(number as u16).unwrap()
+}
+
+fn shape() -> IndexShape {
+    IndexShape { generation: GENERATION, page_bits: PageBits::new(0).unwrap() }
+}
+
+fn hashes(blocks: u64) -> Vec<SequenceHash> {
+    (1..=blocks).map(SequenceHash).collect()
+}
+
+/// An index in which worker `i` holds the first `depths[i]` blocks in the GPU tier.
+fn index(hashes: &[SequenceHash], depths: &[u32]) -> OnePage {
+    let mut writer = PageWriter::default();
+    let records: BTreeMap<_, _> = hashes.iter().enumerate().collect();
+    for (block, hash) in records {
+        let holders = depths.iter().enumerate().filter(|(_, depth)| **depth as usize > block);
+        writer.record(*hash, holders.map(|(i, _)| Holder { slot: slot(i), tier: Tier::Gpu }));
+    }
+    OnePage(writer.finish(PageHeader { number: 0, generation: GENERATION, version: 1 }))
+}
+
+fn candidates(loads: &[u32]) -> Vec<Candidate> {
+    let candidate = |(i, load): (usize, &u32)| Candidate {
+        slot: slot(i),
+        load: Load { requests: *load, prefill_tokens: u64::from(*load) },
+    };
+    loads.iter().enumerate().map(candidate).collect()
+}
+
+fn choose(
+    depths: &[u32],
+    loads: &[u32],
+    policy: &impl Policy,
+    choices: usize,
+    tie: u64,
+) -> (Vec<usize>, u32) {
+    let hashes = hashes(100);
+    let prompt = Prompt { hashes: &hashes, tokens: 1600, block_size: 16 };
+    let limits = Limits { max_reads: 64, choices };
+    let chosen =
+        select(&mut index(&hashes, depths), shape(), &prompt, &candidates(loads), policy, limits, tie);
+    (chosen.choices.iter().map(|choice| usize::from(choice.slot.number())).collect(), chosen.reads)
+}
+
+#[test]
+fn the_longest_prefix_wins_whatever_the_load() {
+    assert_eq!(choose(&[10, 90, 40], &[0, 99, 0], &LongestPrefix, 1, 0).0, [1]);
+}
+
+#[test]
+fn among_equal_prefixes_the_least_load_wins() {
+    assert_eq!(choose(&[50, 50, 10], &[3, 2, 0], &LongestPrefix, 1, 0).0, [1]);
+}
+
+#[test]
+fn equals_are_spread_evenly() {
+    let mut counts = [0; 3];
+    for tie in 0..300 {
+        counts[choose(&[20, 20, 20], &[1, 1, 1], &LongestPrefix, 1, tie).0[0]] += 1;
+    }
+    assert_eq!(counts, [100, 100, 100]);
+}
+
+#[test]
+fn no_candidates_no_choice() {
+    assert_eq!(choose(&[50], &[], &LongestPrefix, 2, 7).0, [0usize; 0]);
+}
+
+#[test]
+fn a_prompt_under_one_block_is_chosen_for_by_load() {
+    let prompt = Prompt { hashes: &[], tokens: 5, block_size: 16 };
+    let limits = Limits { max_reads: 64, choices: 1 };
+    let chosen =
+        select(&mut index(&[], &[]), shape(), &prompt, &candidates(&[4, 1, 2]), &LongestPrefix, limits, 0);
+    assert_eq!(
+        (chosen.choices[0].slot, chosen.choices[0].depths, chosen.reads),
+        (slot(1), Depths::default(), 0)
+    );
+}
+
+#[test]
+fn the_longest_prefix_is_found_without_narrowing_the_others() {
+    let depths: Vec<u32> = (1..=60).collect();
+    let (chosen, reads) = choose(&depths, &[0; 60], &LongestPrefix, 1, 0);
+    assert_eq!(chosen, [59]);
+    assert!(reads <= 8, "{reads} reads");
+}
+
+#[test]
+fn a_worker_that_is_not_a_candidate_is_never_chosen() {
+    let hashes = hashes(100);
+    let prompt = Prompt { hashes: &hashes, tokens: 1600, block_size: 16 };
+    let limits = Limits { max_reads: 64, choices: 8 };
+    let only_worker_0 = &candidates(&[0, 0])[..1];
+    let chosen =
+        select(&mut index(&hashes, &[5, 90]), shape(), &prompt, only_worker_0, &LongestPrefix, limits, 0);
+    assert_eq!(chosen.choices.iter().map(|choice| choice.slot).collect::<Vec<_>>(), [slot(0)]);
+    assert_eq!(chosen.choices[0].depths, Depths::all_gpu(5));
+}
+
+proptest! {
+    #[test]
+    fn leaving_pages_unread_never_changes_who_wins(
+        workers in proptest::collection::vec((0..=100u32, 0..60u32), 1..10),
+        weight in 0.0..3.0f64,
+    ) {
+        let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
+        let policy = Weighed(weight);
+        let hashes = hashes(100);
+        let prompt = Prompt { hashes: &hashes, tokens: 1600, block_size: 16 };
+        let cost = |i: usize| policy.cost(&prompt, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load);
+        let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
+        let (chosen, _) = choose(&depths, &loads, &policy, 1, 0);
+        prop_assert_eq!(cost(chosen[0]), least);
+    }
+}
