@@ -6,5 +6,6 @@
 
 mod error;
 pub mod header;
+pub mod json;
 
 pub use error::PromptError;
