@@ -2,6 +2,7 @@
 //! into these.
 
 use warmroute_routing::Tier;
+use warmroute_routing::hash::LocalHash;
 
 /// An engine's own name for a block. Only a name: two engines may call one block differently, and one engine may call
 /// two blocks alike at different times.
@@ -55,5 +56,24 @@ pub struct Removed {
     /// Where the copies were.
     pub tier: Tier,
     /// The group that held them.
+    pub group: Group,
+}
+
+/// Blocks stored, told by the hashes of their contents: for feeders that have hashed the tokens themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredLocals {
+    /// The blocks' names, in the prompt's order.
+    pub hashes: Vec<EngineHash>,
+    /// The name of the block before the first; none where the first is a prompt's first block.
+    pub parent: Option<EngineHash>,
+    /// What is in each block, hashed under the namespace that `lora` and `salt` make.
+    pub locals: Vec<LocalHash>,
+    /// The LoRA adapter's name. Heeded where `parent` is none, for later blocks whose tokens are told.
+    pub lora: Option<String>,
+    /// The cache salt. Heeded where `parent` is none, as `lora` is.
+    pub salt: Option<String>,
+    /// Where the copies are.
+    pub tier: Tier,
+    /// The group that holds them.
     pub group: Group,
 }

@@ -1,0 +1,126 @@
+//! Counting by tier.
+
+use warmroute_routing::Tier;
+
+/// A count for each tier.
+///
+/// Counts saturate and then stick: at [`u16::MAX`] nobody knows any more how many there are, so the last one cannot be
+/// told either, and only a reset ends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Copies([u16; Tier::COUNT]);
+
+/// What became of a count when one was to be taken from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// There was none.
+    Nothing,
+    /// Some are left in this tier.
+    One,
+    /// It was the last one in this tier.
+    Last,
+}
+
+// === impl Copies ===
+
+impl Copies {
+    /// One in `tier`.
+    pub(crate) fn one(tier: Tier) -> Self {
+        let mut copies = Self::default();
+        copies.add(tier);
+        copies
+    }
+
+    /// Adds one. True if it is the first in its tier.
+    pub(crate) fn add(&mut self, tier: Tier) -> bool {
+        let count = self.count_mut(tier);
+        let first = *count == 0;
+        *count = count.saturating_add(1);
+        first
+    }
+
+    /// Takes one.
+    pub(crate) fn take(&mut self, tier: Tier) -> Taken {
+        let count = self.count_mut(tier);
+        match *count {
+            0 => Taken::Nothing,
+            u16::MAX => Taken::One,
+            1 => {
+                *count = 0;
+                Taken::Last
+            }
+            _ => {
+                *count -= 1;
+                Taken::One
+            }
+        }
+    }
+
+    /// Whether there is one in this tier.
+    pub(crate) fn has(&self, tier: Tier) -> bool {
+        self.count(tier) > 0
+    }
+
+    /// Whether one more would stick.
+    pub(crate) fn is_full(&self, tier: Tier) -> bool {
+        self.count(tier) >= u16::MAX - 1
+    }
+
+    /// Whether there is none in any tier.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == [0; Tier::COUNT]
+    }
+
+    /// The tiers in which there is one, fastest first.
+    pub(crate) fn tiers(self) -> impl Iterator<Item = Tier> {
+        Tier::ALL.into_iter().filter(move |tier| self.has(*tier))
+    }
+
+    fn count(&self, tier: Tier) -> u16 {
+        let [gpu, cpu, disk, external] = self.0;
+        match tier {
+            Tier::Gpu => gpu,
+            Tier::Cpu => cpu,
+            Tier::Disk => disk,
+            Tier::External => external,
+        }
+    }
+
+    fn count_mut(&mut self, tier: Tier) -> &mut u16 {
+        let [gpu, cpu, disk, external] = &mut self.0;
+        match tier {
+            Tier::Gpu => gpu,
+            Tier::Cpu => cpu,
+            Tier::Disk => disk,
+            Tier::External => external,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_copy_of_a_tier_is_told() {
+        let mut copies = Copies::one(Tier::Cpu);
+        assert!(!copies.add(Tier::Cpu));
+        assert!(copies.add(Tier::Gpu));
+        assert_eq!(copies.tiers().collect::<Vec<_>>(), [Tier::Gpu, Tier::Cpu]);
+        assert_eq!(copies.take(Tier::Cpu), Taken::One);
+        assert_eq!(copies.take(Tier::Cpu), Taken::Last);
+        assert_eq!(copies.take(Tier::Cpu), Taken::Nothing);
+        assert_eq!(copies.take(Tier::Gpu), Taken::Last);
+        assert!(copies.is_empty());
+    }
+
+    #[test]
+    fn a_full_count_sticks() {
+        let mut copies = Copies::default();
+        for _ in 0..70_000 {
+            copies.add(Tier::Disk);
+        }
+        for _ in 0..70_000 {
+            assert_eq!(copies.take(Tier::Disk), Taken::One);
+        }
+    }
+}
