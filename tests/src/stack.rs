@@ -108,6 +108,16 @@ impl Stack {
         .with_context(|| self.envoy.log().lines().rev().take(10).collect::<Vec<_>>().join("\n"))
     }
 
+    /// Kills everything and removes the logs, as they no longer matter.
+    ///
+    /// # Errors
+    /// When the logs cannot be removed.
+    pub fn discard(self) -> Result<()> {
+        let Self { envoy, collector, engines, dir } = self;
+        drop((envoy, collector, engines));
+        dir.remove()
+    }
+
     /// Ends everything and removes the logs.
     ///
     /// # Errors

@@ -1,2 +1,42 @@
-//! placeholder
-fn main() {}
+//! Every command a person types: `cargo xtask --help`.
+
+mod build;
+mod demo;
+mod run;
+mod suite;
+mod tools;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The commands of the warmroute repository.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build the plugin (WebAssembly) and the programs
+    Build,
+    /// Run every check and test, as CI does; stops at the first failure
+    Test(suite::Options),
+    /// Show what warmroute does: the same conversations without and with it
+    Demo(demo::Options),
+    /// Print the path of the pinned Envoy, fetching it first where need be
+    Envoy,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Build => build::all(),
+        Command::Test(options) => suite::run(&options),
+        Command::Demo(options) => demo::run(&options),
+        Command::Envoy => {
+            println!("{}", warmroute_e2e::envoy_binary::path()?.display());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Every check and test, in the order in which they are quickest to fail.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use warmroute_e2e::workspace;
+
+use crate::{build, run, tools};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Run these steps alone; may be given more than once
+    #[arg(long, value_name = "STEP")]
+    only: Vec<Step>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// Formatting
+    Fmt,
+    /// Lints of everything, natively
+    Clippy,
+    /// Lints of what becomes WebAssembly
+    ClippyWasm,
+    /// Licences, sources and duplicates of dependencies
+    Deny,
+    /// The documentation builds without warnings
+    Doc,
+    /// The plugin and the programs
+    Build,
+    /// Unit, property and documentation tests
+    Unit,
+    /// The stack in the real Envoy
+    E2e,
+}
+
+/// Runs the steps chosen, or all.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let chosen =
+        Step::value_variants().iter().filter(|step| options.only.is_empty() || options.only.contains(step));
+    let begun = Instant::now();
+    for step in chosen {
+        let name = step.name();
+        println!("\n=== {name} ===");
+        let begun = Instant::now();
+        step.run().with_context(|| format!("the step {name} failed"))?;
+        println!("--- {name}: ok in {:.1} s", begun.elapsed().as_secs_f32());
+    }
+    println!("\nall is well after {:.0} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+// === impl Step ===
+
+impl Step {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn run(self) -> Result<()> {
+        match self {
+            Self::Fmt => cargo(&["fmt", "--all", "--check"]),
+            Self::Clippy => {
+                cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-Dwarnings"])
+            }
+            Self::ClippyWasm => {
+                tools::add_wasm_targets()?;
+                let packages = ["--package", "warmroute", "--package", "warmroute-routing"];
+                let mut clippy = run::cargo(&["clippy", "--locked", "--target", "wasm32-wasip1"])?;
+                run::to_end(clippy.args(packages).args(["--", "-Dwarnings"]))
+            }
+            Self::Deny => {
+                let mut deny = Command::new(tools::cargo_deny()?);
+                deny.args(["--locked", "check", "licenses", "bans", "sources"]);
+                run::to_end(deny.current_dir(workspace::root()))
+            }
+            Self::Doc => {
+                let mut doc = run::cargo(&["doc", "--locked", "--no-deps", "--workspace"])?;
+                run::to_end(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
+            }
+            Self::Build => build::all(),
+            Self::Unit => cargo(&["test", "--locked", "--workspace", "--exclude", "warmroute-e2e"]),
+            Self::E2e => {
+                build::all()?;
+                // Each scenario starts some six processes; two cores bear two scenarios.
+                cargo(&["test", "--locked", "--package", "warmroute-e2e", "--", "--test-threads=2"])
+            }
+        }
+    }
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    run::to_end(&mut run::cargo(arguments)?)
+}
