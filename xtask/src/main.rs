@@ -6,6 +6,8 @@ mod run;
 mod suite;
 mod tools;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -29,11 +31,21 @@ enum Command {
     Envoy,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match dispatch(&Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<()> {
+    match command {
         Command::Build => build::all(),
-        Command::Test(options) => suite::run(&options),
-        Command::Demo(options) => demo::run(&options),
+        Command::Test(options) => suite::run(options),
+        Command::Demo(options) => demo::run(options),
         Command::Envoy => {
             println!("{}", warmroute_e2e::envoy_binary::path()?.display());
             Ok(())
