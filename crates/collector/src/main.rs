@@ -1,2 +1,9 @@
-//! placeholder
-fn main() {}
+//! `warmroute-collector`.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -1,0 +1,53 @@
+//! `BlockRemoved`.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny};
+use warmroute_index::event::{Group, Removed};
+
+use super::fields::{self, Fields, Source};
+use super::values::Hash;
+use crate::wire::medium;
+
+/// The fields as they came.
+#[derive(Debug, Default)]
+pub(super) struct RawRemoved {
+    hashes: Option<Vec<Hash>>,
+    medium: Option<String>,
+    group: Option<u32>,
+}
+
+// === impl RawRemoved ===
+
+impl RawRemoved {
+    pub(super) fn into_event(self) -> Removed {
+        Removed {
+            hashes: self.hashes.unwrap_or_default().into_iter().map(|hash| hash.0).collect(),
+            tier: medium::tier(self.medium.as_deref()),
+            group: Group(self.group.unwrap_or_default()),
+        }
+    }
+}
+
+impl Fields for RawRemoved {
+    const ORDER: &'static [&'static str] = &["block_hashes", "medium", "group_idx"];
+
+    fn take<'de, S: Source<'de>>(&mut self, name: &str, source: &mut S) -> Result<(), S::Error> {
+        match name {
+            "block_hashes" => self.hashes = source.value()?,
+            "medium" => self.medium = source.value()?.flatten(),
+            "group_idx" => self.group = source.value()?.flatten(),
+            _ => drop(source.value::<IgnoredAny>()?),
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for RawRemoved {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw: Self = fields::deserialize(deserializer)?;
+        if raw.hashes.is_none() {
+            return Err(D::Error::missing_field("block_hashes"));
+        }
+        Ok(raw)
+    }
+}

@@ -1,0 +1,80 @@
+//! `warmroute-collector replay` over recordings of real engines.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn data(name: &str) -> String {
+    format!("{}/tests/data/{name}.jsonl", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn replay(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warmroute-collector")).arg("replay").args(arguments).output().unwrap()
+}
+
+fn lines(bytes: &[u8]) -> Vec<Value> {
+    std::str::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn summary(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    lines(&output.stderr).pop().unwrap()
+}
+
+/// An engine reports after each request how many of its tokens it had cached: the index must have said so before. The
+/// engine always computes the last token, so a prompt that is cached whole still counts one block less.
+#[test]
+fn predicts_every_cached_token_that_a_real_engine_reports() {
+    let path = data("vllm_0.32_truth_1");
+    let output = replay(&[&path]);
+    let summary = summary(&output);
+    assert_eq!((&summary["undecodable_frames"], &summary["bad_events"]), (&json!(0), &json!(0)));
+    let answers = lines(&output.stdout);
+
+    let recording = lines(&std::fs::read(&path).unwrap());
+    let of_kind = |kind| recording.iter().filter(move |line| line["kind"] == kind);
+    let mut compared = 0;
+    for (query, (truth, answer)) in of_kind("query").zip(of_kind("truth").zip(&answers)) {
+        assert_eq!((&query["n"], &query["n"]), (&truth["n"], &answer["n"]));
+        let block_size = answer["block_size"].as_u64().unwrap_or(1);
+        let deepest = answer["blocks"].as_array().unwrap().iter().filter(|entry| entry["worker"] == "w0");
+        let cached = deepest.map(|entry| entry["blocks"].as_u64().unwrap()).max().unwrap_or(0) * block_size;
+        let tokens = query["tokens"].as_array().unwrap().len() as u64;
+        let usable = (tokens - 1) / block_size * block_size;
+        assert_eq!(cached.min(usable), truth["cached_tokens"].as_u64().unwrap(), "query {}", query["n"]);
+        compared += 1;
+    }
+    assert_eq!((compared, answers.len()), (250, 250));
+}
+
+#[test]
+fn reads_every_recording_without_a_complaint() {
+    for name in [
+        "vllm_0.32_base",
+        "vllm_0.32_sliding_window_bytes",
+        "vllm_old_frames",
+        "mocker_events",
+        "sglang_frames",
+        "sglang_radix_events",
+    ] {
+        let output = replay(&[&data(name)]);
+        let summary = summary(&output);
+        assert_eq!(
+            (&summary["undecodable_frames"], &summary["bad_events"]),
+            (&json!(0), &json!(0)),
+            "{name}"
+        );
+        assert!(summary["frames"].as_u64().unwrap() > 0 && summary["events"].as_u64().unwrap() > 0, "{name}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_line_that_is_no_json_is_named() {
+    let path = std::env::temp_dir().join(format!("warmroute-replay-{}.jsonl", std::process::id()));
+    std::fs::write(&path, "{\"kind\":\"note\"}\nnonsense\n").unwrap();
+    let output = replay(&[path.to_str().unwrap()]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 2"));
+}

@@ -1,0 +1,144 @@
+//! Every recorded payload is read, and no damage to one panics or reaches the events before it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use proptest::prelude::*;
+use serde_json::Value;
+use warmroute_collector::wire::{Adapter, Message};
+use warmroute_index::event::{EngineHash, Event};
+
+const RECORDINGS: [&str; 7] = [
+    "vllm_0.32_base",
+    "vllm_0.32_sliding_window_bytes",
+    "vllm_0.32_truth_1",
+    "vllm_old_frames",
+    "mocker_events",
+    "sglang_frames",
+    "sglang_radix_events",
+];
+
+/// A recorded message.
+struct Recorded {
+    line: Value,
+    frames: Vec<Vec<u8>>,
+}
+
+fn recorded(name: &str) -> Vec<Recorded> {
+    let path = format!("{}/tests/data/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines
+        .filter(|line| {
+            let kind = line["kind"].as_str().unwrap();
+            kind.starts_with("event") || kind.starts_with("replay_frame")
+        })
+        .map(|line| {
+            let frames = line["frames_b64"].as_array().unwrap().iter();
+            let frames = frames.map(|frame| STANDARD.decode(frame.as_str().unwrap()).unwrap()).collect();
+            Recorded { line, frames }
+        })
+        .collect()
+}
+
+fn all_payloads() -> Vec<Vec<u8>> {
+    let recorded = RECORDINGS.iter().flat_map(|name| recorded(name));
+    recorded
+        .map(|message| message.frames.last().unwrap().clone())
+        .filter(|payload| !payload.is_empty())
+        .collect()
+}
+
+fn recorded_hash(value: &Value) -> EngineHash {
+    EngineHash(match value {
+        Value::Number(number) => number.as_u64().unwrap_or_else(|| number.as_i64().unwrap() as u64),
+        digest => {
+            let hex = digest["$bytes"].as_str().unwrap();
+            u64::from_str_radix(&hex[hex.len() - 16..], 16).unwrap()
+        }
+    })
+}
+
+#[test]
+fn reads_every_recorded_message() {
+    for name in RECORDINGS {
+        let mut adapter = Adapter::vllm();
+        let (mut events, mut ends) = (0, 0);
+        for Recorded { line, frames } in recorded(name) {
+            match Message::parse(&frames).unwrap() {
+                Message::End => ends += 1,
+                Message::Batch { seq, payload } => {
+                    if let Some(recorded) = line["seq"].as_u64() {
+                        assert_eq!(seq, recorded);
+                    }
+                    let batch = adapter.decode(payload).unwrap();
+                    assert!(batch.bad.is_empty(), "{name}: {:?}", batch.bad);
+                    events += batch.len();
+                }
+            }
+        }
+        assert!(events > 0, "{name}");
+        let has_replays = !name.contains("truth") && !name.contains("radix");
+        assert_eq!(ends > 0, has_replays, "{name}");
+    }
+}
+
+/// The recordings' `payload` was decoded by another program.
+#[test]
+fn reads_what_another_decoder_has_read() {
+    for name in ["vllm_0.32_base", "mocker_events"] {
+        for Recorded { line, frames } in recorded(name) {
+            let Ok(Message::Batch { payload, .. }) = Message::parse(&frames) else { continue };
+            let batch = Adapter::vllm().decode(payload).unwrap();
+            let theirs = line["payload"][1].as_array().unwrap();
+            assert_eq!(batch.events.len(), theirs.len());
+            for (ours, theirs) in batch.events.iter().zip(theirs) {
+                let hashes: Vec<_> =
+                    theirs["block_hashes"].as_array().into_iter().flatten().map(recorded_hash).collect();
+                match (ours, theirs["type"].as_str().unwrap()) {
+                    (Event::Stored(stored), "BlockStored") => {
+                        assert_eq!(stored.hashes, hashes);
+                        let parent = &theirs["parent_block_hash"];
+                        assert_eq!(stored.parent, (!parent.is_null()).then(|| recorded_hash(parent)));
+                        let tokens: Vec<u32> = serde_json::from_value(theirs["token_ids"].clone()).unwrap();
+                        assert_eq!(stored.tokens, tokens);
+                        assert_eq!(u64::from(stored.block_size), theirs["block_size"].as_u64().unwrap());
+                    }
+                    (Event::Removed(removed), "BlockRemoved") => assert_eq!(removed.hashes, hashes),
+                    (Event::Cleared, "AllBlocksCleared") => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_payload_cut_anywhere_keeps_the_events_before_the_cut() {
+    for payload in all_payloads().iter().filter(|payload| payload.len() < 2000) {
+        let whole = Adapter::vllm().decode(payload).unwrap();
+        for cut in 0..payload.len() {
+            if let Ok(batch) = Adapter::vllm().decode(&payload[..cut]) {
+                assert!(whole.events.starts_with(&batch.events));
+                assert!(batch.len() <= whole.len());
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Adapter::vllm().decode(&bytes);
+    }
+
+    #[test]
+    fn no_changed_bytes_panic(at in any::<[prop::sample::Index; 3]>(), to in any::<[u8; 3]>()) {
+        for mut payload in all_payloads().into_iter().filter(|payload| payload.len() < 1000).step_by(7) {
+            for (at, to) in at.iter().zip(to) {
+                let at = at.index(payload.len());
+                payload[at] = to;
+            }
+            let _ = Adapter::vllm().decode(&payload);
+        }
+    }
+}
