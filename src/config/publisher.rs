@@ -54,7 +54,7 @@ fn read(field: &Field<'_>) -> Result<PublisherConfig, ConfigError> {
         authority,
         long_poll_ms: fields.number("long_poll_ms", 100..=60_000, 10_000)?,
         tick_ms: fields.number("tick_ms", 10..=5_000, 100)?,
-        max_answer_bytes: fields.number("max_answer_bytes", 4_096..=8_388_608, 262_144)?,
+        max_answer_bytes: fields.number("max_answer_bytes", 4_096..=8_388_608, 65_536)?,
         lease_ms: fields.number("lease_ms", 500..=60_000, 3_000)?,
     };
     // A lease that ends before its next renewal passes from publisher to publisher for ever.

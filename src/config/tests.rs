@@ -112,7 +112,7 @@ fn the_publisher_role_is_taken() {
         authority: "wc".into(),
         long_poll_ms: 10_000,
         tick_ms: 100,
-        max_answer_bytes: 262_144,
+        max_answer_bytes: 65_536,
         lease_ms: 3_000,
     };
     assert_eq!(role.publisher, publisher);
@@ -405,7 +405,7 @@ fn the_publishers_numbers_have_ranges() {
     for (name, least, most, default) in [
         ("long_poll_ms", 100, 60_000, 10_000),
         ("tick_ms", 10, 5_000, 100),
-        ("max_answer_bytes", 4_096, 8_388_608, 262_144),
+        ("max_answer_bytes", 4_096, 8_388_608, 65_536),
         ("lease_ms", 500, 60_000, 3_000),
     ] {
         for wrong in [least - 1, most + 1] {

@@ -1,0 +1,234 @@
+//! The published index as a request reads it.
+
+use std::rc::Rc;
+
+use warmroute_routing::choose::Candidate;
+use warmroute_routing::lookup::{IndexShape, PageStore};
+use warmroute_routing::pool::{Pool, WorkerState};
+
+use crate::decision::Reason;
+use crate::host::Host;
+use crate::ledger::{Ledger, Place};
+use crate::shared::{KeySet, PoolKeys, Published};
+
+/// A pool's published state, decoded once for each change.
+#[derive(Debug)]
+pub struct IndexReader {
+    keys: PoolKeys,
+    /// The bytes that `pool` was decoded from.
+    pool_bytes: Vec<u8>,
+    pool: Option<Rc<PoolView>>,
+    /// When the collector was last heard, by the value that was read last.
+    heard_at_us: u64,
+}
+
+/// A pool, and its workers' places in the ledger.
+#[derive(Debug)]
+pub struct PoolView {
+    /// The pool.
+    pub pool: Pool,
+    /// The place in the ledger of each of the pool's workers, in their order.
+    places: Vec<Place>,
+}
+
+/// The index at one moment: a pool and the set of keys that its pages are in.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The pool.
+    pub view: Rc<PoolView>,
+    /// The set that its pages are in.
+    pub set: KeySet,
+    /// How long ago the collector was last heard, in microseconds.
+    pub age_us: u64,
+}
+
+/// Reads pages for a lookup.
+pub struct SharedPages<'a, H> {
+    host: &'a H,
+    keys: &'a mut PoolKeys,
+    set: KeySet,
+}
+
+// === impl IndexReader ===
+
+impl IndexReader {
+    /// A reader of the pool of this name.
+    pub fn new(pool: &str) -> Self {
+        Self { keys: PoolKeys::new(pool), pool_bytes: Vec::new(), pool: None, heard_at_us: 0 }
+    }
+
+    /// Whether a body is worth waiting for: by what was read last, there is an index and it is not too old. Reads shared
+    /// data only if not.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no index to use.
+    pub fn ready(
+        &mut self,
+        host: &impl Host,
+        ledger: &mut Ledger,
+        now_us: u64,
+        max_age_us: u64,
+    ) -> Result<(), Reason> {
+        if self.pool.is_some() && now_us.saturating_sub(self.heard_at_us) <= max_age_us {
+            return Ok(());
+        }
+        self.snapshot(host, ledger, now_us, max_age_us).map(|_| ())
+    }
+
+    /// The index as it is now.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no index to use.
+    pub fn snapshot(
+        &mut self,
+        host: &impl Host,
+        ledger: &mut Ledger,
+        now_us: u64,
+        max_age_us: u64,
+    ) -> Result<Snapshot, Reason> {
+        let value = host.shared(self.keys.published()).ok_or(Reason::NoIndex)?;
+        let published = Published::decode(&value.bytes).map_err(|_| Reason::NoIndex)?;
+        let view = self.view(&published, ledger).ok_or(Reason::NoIndex)?;
+        self.heard_at_us = published.heard_at_us;
+        let age_us = now_us.saturating_sub(published.heard_at_us);
+        if age_us > max_age_us {
+            return Err(Reason::StaleIndex);
+        }
+        Ok(Snapshot { view, set: published.set, age_us })
+    }
+
+    /// The pool of a published value, decoded anew only where its bytes have changed.
+    fn view(&mut self, published: &Published<'_>, ledger: &mut Ledger) -> Option<Rc<PoolView>> {
+        if let Some(view) = self.pool.as_ref().filter(|_| self.pool_bytes == published.pool) {
+            return Some(Rc::clone(view));
+        }
+        let pool = published.decode_pool().ok()?;
+        let places = pool.workers.iter().map(|worker| ledger.place(worker.address)).collect();
+        let view = Rc::new(PoolView { pool, places });
+        self.pool_bytes.clear();
+        self.pool_bytes.extend_from_slice(published.pool);
+        self.pool = Some(Rc::clone(&view));
+        Some(view)
+    }
+
+    /// The pages of a snapshot.
+    pub fn pages<'a, H: Host>(&'a mut self, host: &'a H, snapshot: &Snapshot) -> SharedPages<'a, H> {
+        SharedPages { host, keys: &mut self.keys, set: snapshot.set }
+    }
+}
+
+// === impl PoolView ===
+
+impl PoolView {
+    /// The workers that may be chosen, ascending by slot, with what they have in hand.
+    pub fn candidates(&self, ledger: &Ledger) -> Vec<Candidate> {
+        let workers = self.pool.workers.iter().zip(&self.places);
+        workers
+            .filter(|(worker, _)| worker.state == WorkerState::Up)
+            .map(|(worker, place)| Candidate { slot: worker.slot, load: ledger.load(*place) })
+            .collect()
+    }
+
+    /// The shape of the pool's index.
+    pub fn shape(&self) -> IndexShape {
+        IndexShape { generation: self.pool.generation, page_bits: self.pool.page_bits }
+    }
+}
+
+// === impl SharedPages ===
+
+impl<H: Host> PageStore for SharedPages<'_, H> {
+    type Bytes = Vec<u8>;
+
+    fn read(&mut self, page: u32) -> Option<Vec<u8>> {
+        self.host.shared(self.keys.page(self.set, page)).map(|value| value.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmroute_routing::page::{Generation, PageBits, Slot};
+    use warmroute_routing::pool::Worker;
+
+    use super::*;
+    use crate::host::fake::FakeHost;
+
+    const MAX_AGE: u64 = 30_000_000;
+
+    fn pool() -> Pool {
+        let worker = |slot, port: u16, state| Worker {
+            slot: Slot::new(slot).unwrap(),
+            address: ([127, 0, 0, 1], port).into(),
+            rank: 0,
+            state,
+        };
+        Pool {
+            generation: Generation(4),
+            page_bits: PageBits::new(4).unwrap(),
+            block_size: 16,
+            base_models: vec![],
+            workers: vec![worker(0, 8001, WorkerState::Up), worker(1, 8002, WorkerState::Down)],
+        }
+    }
+
+    fn publish(host: &FakeHost, heard_at_us: u64) {
+        let pool = pool().encode();
+        let published = Published { set: KeySet::B, position: 1, heard_at_us, pool: &pool };
+        host.put("warmroute/1/p/published", &published.encode());
+    }
+
+    #[test]
+    fn there_is_no_index_until_one_is_published_whole() {
+        let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
+        assert_eq!(reader.snapshot(&host, &mut ledger, 0, MAX_AGE).unwrap_err(), Reason::NoIndex);
+        host.put("warmroute/1/p/published", b"");
+        assert_eq!(reader.snapshot(&host, &mut ledger, 0, MAX_AGE).unwrap_err(), Reason::NoIndex);
+        publish(&host, 5);
+        let snapshot = reader.snapshot(&host, &mut ledger, 10, MAX_AGE).unwrap();
+        assert_eq!((snapshot.set, snapshot.age_us), (KeySet::B, 5));
+        assert_eq!(snapshot.view.pool, pool());
+    }
+
+    #[test]
+    fn an_index_that_nobody_has_refreshed_for_too_long_is_not_used() {
+        let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
+        publish(&host, 5);
+        assert!(reader.ready(&host, &mut ledger, MAX_AGE, MAX_AGE).is_ok());
+        assert_eq!(reader.ready(&host, &mut ledger, MAX_AGE + 6, MAX_AGE), Err(Reason::StaleIndex));
+        publish(&host, MAX_AGE);
+        assert!(reader.ready(&host, &mut ledger, MAX_AGE + 6, MAX_AGE).is_ok());
+    }
+
+    #[test]
+    fn a_fresh_index_is_known_without_reading_it_again() {
+        let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
+        publish(&host, 5);
+        reader.ready(&host, &mut ledger, 10, MAX_AGE).unwrap();
+        let reads = host.reads.get();
+        reader.ready(&host, &mut ledger, 11, MAX_AGE).unwrap();
+        assert_eq!(host.reads.get(), reads);
+    }
+
+    #[test]
+    fn a_heartbeat_does_not_decode_the_pool_again() {
+        let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
+        publish(&host, 5);
+        let first = reader.snapshot(&host, &mut ledger, 10, MAX_AGE).unwrap();
+        publish(&host, 6);
+        let second = reader.snapshot(&host, &mut ledger, 10, MAX_AGE).unwrap();
+        assert!(Rc::ptr_eq(&first.view, &second.view));
+        assert_eq!(second.age_us, 4);
+    }
+
+    #[test]
+    fn a_worker_that_is_down_is_no_candidate() {
+        let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
+        publish(&host, 5);
+        let view = reader.snapshot(&host, &mut ledger, 10, MAX_AGE).unwrap().view;
+        let slots: Vec<_> =
+            view.candidates(&ledger).iter().map(|candidate| candidate.slot.number()).collect();
+        assert_eq!(slots, [0]);
+    }
+}

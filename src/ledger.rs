@@ -1,0 +1,96 @@
+//! What each worker has in hand of the requests that this VM sent.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use warmroute_routing::choose::Load;
+
+/// The load by endpoint. An endpoint keeps its place for good: there are as many as the pools have had workers.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    places: HashMap<SocketAddr, usize>,
+    loads: Vec<Load>,
+}
+
+/// An endpoint's place in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(usize);
+
+/// A request that is booked to an endpoint until it is released.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a booking that is not released stays in the books"]
+pub struct Booking {
+    place: Place,
+    prefill_tokens: u64,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// The place of an endpoint; a new endpoint gets one.
+    pub fn place(&mut self, address: SocketAddr) -> Place {
+        let loads = &mut self.loads;
+        Place(*self.places.entry(address).or_insert_with(|| {
+            loads.push(Load::default());
+            loads.len() - 1
+        }))
+    }
+
+    /// What the endpoint has in hand.
+    pub fn load(&self, place: Place) -> Load {
+        self.loads.get(place.0).copied().unwrap_or_default()
+    }
+
+    /// Books a request to an endpoint, with the prompt tokens that it has to compute.
+    pub fn book(&mut self, place: Place, prefill_tokens: u64) -> Booking {
+        if let Some(load) = self.loads.get_mut(place.0) {
+            load.requests = load.requests.saturating_add(1);
+            load.prefill_tokens = load.prefill_tokens.saturating_add(prefill_tokens);
+        }
+        Booking { place, prefill_tokens }
+    }
+
+    /// Takes the prompt's tokens off the books: the first answer is there, so they are computed.
+    pub fn prefill_done(&mut self, booking: &mut Booking) {
+        if let Some(load) = self.loads.get_mut(booking.place.0) {
+            load.prefill_tokens = load.prefill_tokens.saturating_sub(booking.prefill_tokens);
+        }
+        booking.prefill_tokens = 0;
+    }
+
+    /// Takes the request off the books.
+    #[allow(clippy::needless_pass_by_value, reason = "a booking is released once: it is consumed")]
+    pub fn release(&mut self, booking: Booking) {
+        if let Some(load) = self.loads.get_mut(booking.place.0) {
+            load.requests = load.requests.saturating_sub(1);
+            load.prefill_tokens = load.prefill_tokens.saturating_sub(booking.prefill_tokens);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn books_and_releases_exactly() {
+        let mut ledger = Ledger::default();
+        let (a, b) = (ledger.place(address(1)), ledger.place(address(2)));
+        assert_eq!(ledger.place(address(1)), a);
+        let mut first = ledger.book(a, 100);
+        let second = ledger.book(a, 30);
+        assert_eq!(ledger.load(a), Load { requests: 2, prefill_tokens: 130 });
+        assert_eq!(ledger.load(b), Load::default());
+
+        ledger.prefill_done(&mut first);
+        ledger.prefill_done(&mut first);
+        assert_eq!(ledger.load(a), Load { requests: 2, prefill_tokens: 30 });
+        ledger.release(first);
+        ledger.release(second);
+        assert_eq!(ledger.load(a), Load::default());
+    }
+}

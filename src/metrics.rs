@@ -1,0 +1,130 @@
+//! The plugin's metrics.
+//!
+//! Envoy knows no labels in a custom stat's name; `stats_tags` in its bootstrap take them out of the name. So a label
+//! stands in the name as `.<label>=<value>`, the values being free of dots and equals signs, or the last label:
+//!
+//! ```text
+//! warmroute_requests.outcome=steered.reason=none.pool=llama
+//! ```
+
+use crate::decision::{Decision, Reason};
+use crate::host::{Host, MetricId, MetricKind};
+
+/// What happened to a request, as the `outcome` label has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The filter named the destination.
+    Steered,
+    /// The filter would have named it, but only observes.
+    Observed,
+    /// The request was left to the proxy.
+    Fallback(Reason),
+}
+
+/// The metrics of one pool's requests.
+#[derive(Debug)]
+pub struct RequestMetrics {
+    steered: Option<MetricId>,
+    observed: Option<MetricId>,
+    fallbacks: Vec<(Reason, Option<MetricId>)>,
+    prompt_blocks: Option<MetricId>,
+    cached_blocks: Option<MetricId>,
+    page_reads: Option<MetricId>,
+    decision_us: Option<MetricId>,
+    index_age_ms: Option<MetricId>,
+}
+
+/// The metrics of one pool's publisher.
+#[derive(Debug)]
+pub struct PublisherMetrics {
+    /// Answers that were stored.
+    pub answers: Option<MetricId>,
+    /// Answers and calls that failed.
+    pub failures: Option<MetricId>,
+    /// Pages that were written.
+    pub pages: Option<MetricId>,
+    /// Full copies that were completed.
+    pub copies: Option<MetricId>,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn labels(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Steered => ("steered", "none"),
+            Self::Observed => ("observed", "none"),
+            Self::Fallback(reason) => ("fallback", reason.as_str()),
+        }
+    }
+}
+
+// === impl RequestMetrics ===
+
+impl RequestMetrics {
+    /// Defines the metrics of the pool of this name; `none` for requests of no pool.
+    pub fn define(host: &impl Host, pool: &str) -> Self {
+        let requests = |outcome: Outcome| {
+            let (outcome, reason) = outcome.labels();
+            let name = format!("warmroute_requests.outcome={outcome}.reason={reason}.pool={pool}");
+            host.define_metric(MetricKind::Counter, &name)
+        };
+        let of = |kind, name: &str| host.define_metric(kind, &format!("warmroute_{name}.pool={pool}"));
+        Self {
+            steered: requests(Outcome::Steered),
+            observed: requests(Outcome::Observed),
+            fallbacks: Reason::all().map(|reason| (reason, requests(Outcome::Fallback(reason)))).collect(),
+            prompt_blocks: of(MetricKind::Counter, "prompt_blocks"),
+            cached_blocks: of(MetricKind::Counter, "cached_blocks"),
+            page_reads: of(MetricKind::Counter, "page_reads"),
+            decision_us: of(MetricKind::Histogram, "decision_us"),
+            index_age_ms: of(MetricKind::Gauge, "index_age_ms"),
+        }
+    }
+
+    /// Counts a decision that took so long.
+    pub fn count(&self, host: &impl Host, decision: &Decision, steers: bool, decision_us: u64) {
+        let counter = match decision {
+            Decision::Route(_) if steers => self.steered,
+            Decision::Route(_) => self.observed,
+            Decision::Fallback(fallback) => {
+                let found = self.fallbacks.iter().find(|(reason, _)| *reason == fallback.reason);
+                found.and_then(|(_, counter)| *counter)
+            }
+        };
+        add(host, counter, 1);
+        let Some(lookup) = decision.lookup() else { return };
+        add(host, self.prompt_blocks, u64::from(lookup.prompt_blocks));
+        add(host, self.page_reads, u64::from(lookup.reads));
+        record(host, self.decision_us, decision_us);
+        record(host, self.index_age_ms, lookup.index_age_us / 1000);
+        if let Decision::Route(route) = decision {
+            add(host, self.cached_blocks, u64::from(route.cached_blocks));
+        }
+    }
+}
+
+// === impl PublisherMetrics ===
+
+impl PublisherMetrics {
+    /// Defines the metrics of the pool of this name.
+    pub fn define(host: &impl Host, pool: &str) -> Self {
+        let of =
+            |kind, name: &str| host.define_metric(kind, &format!("warmroute_publisher_{name}.pool={pool}"));
+        Self { answers: of("answers"), failures: of("failures"), pages: of("pages"), copies: of("copies") }
+    }
+}
+
+/// Adds to a counter, if the host has it.
+pub(crate) fn add(host: &impl Host, metric: Option<MetricId>, amount: u64) {
+    if let Some(metric) = metric {
+        host.add(metric, amount);
+    }
+}
+
+/// Sets a gauge or adds to a histogram, if the host has it.
+pub(crate) fn record(host: &impl Host, metric: Option<MetricId>, value: u64) {
+    if let Some(metric) = metric {
+        host.record(metric, value);
+    }
+}

@@ -1,0 +1,16 @@
+//! The plugin in Envoy: the only part that speaks the proxy-wasm ABI.
+
+#![allow(unsafe_code, reason = "`abi` alone holds the calls into the host; nothing else here is unsafe")]
+
+mod abi;
+mod filter;
+mod host;
+mod publisher;
+mod root;
+
+use proxy_wasm::types::LogLevel;
+
+proxy_wasm::main! {{
+    proxy_wasm::set_log_level(LogLevel::Info);
+    proxy_wasm::set_root_context(|_| Box::new(root::Root::default()));
+}}

@@ -1,0 +1,182 @@
+//! The publisher: fetches the index from the collector and writes it into the proxy's shared data.
+//!
+//! One of all that could publish a pool does, by its [lease](crate::shared::Claim). It asks the collector's feed, stores
+//! what it answers, and asks again; the collector holds the answer back until there is something to tell. Nothing is kept
+//! in the publisher that could not be read back from shared data, but for a full copy that is not complete: a successor
+//! starts that anew, and goes on from the published position otherwise.
+//!
+//! ```text
+//! on_tick: hold the lease? --no--> stand by
+//!                          --yes--> empty some old pages; ask, if it is time
+//! answer:  write pages --> write the published pool, last --> ask again
+//! ```
+
+mod store;
+#[cfg(test)]
+mod tests;
+
+use warmroute_routing::feed::{Answer, Cursor, Request};
+
+use crate::config::PublisherConfig;
+use crate::host::{Call, CallAnswer, CallHost, CallId, Host, Level};
+use crate::metrics::{PublisherMetrics, add};
+use crate::shared::{Claim, Seniority};
+use store::{Store, StoreError};
+
+/// How long a callout may take beyond the long poll, in milliseconds: the collector's own time, and the way.
+const CALL_MARGIN_MS: u64 = 5_000;
+
+/// The first pause after a failure, in microseconds. It doubles with each further one.
+const FIRST_PAUSE_US: u64 = 100_000;
+
+/// The longest pause after failures, in microseconds: a collector that is back is found this late.
+const LONGEST_PAUSE_US: u64 = 2_000_000;
+
+/// Publishes one pool.
+#[derive(Debug)]
+pub struct Publisher {
+    pool: String,
+    config: PublisherConfig,
+    claim: Claim,
+    metrics: PublisherMetrics,
+    store: Store,
+    state: State,
+    /// Failures in a row.
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Somebody else publishes.
+    StandBy,
+    /// To ask at this time, in microseconds.
+    Due(u64),
+    /// Asked; given up at this time, in microseconds.
+    Asked(CallId, u64),
+}
+
+// === impl Publisher ===
+
+impl Publisher {
+    /// A publisher of the pool of this name. `owner` is a random number.
+    pub fn new(pool: &str, config: &PublisherConfig, singleton: bool, owner: u64, host: &impl Host) -> Self {
+        let seniority = Seniority { singleton, configured_at_us: host.now_us() };
+        Self {
+            claim: Claim { owner, seniority, lease_us: config.lease_ms.saturating_mul(1000) },
+            metrics: PublisherMetrics::define(host, pool),
+            store: Store::new(pool),
+            pool: pool.to_owned(),
+            config: config.clone(),
+            state: State::StandBy,
+            failures: 0,
+        }
+    }
+
+    /// Renews or seeks the lease, and asks the collector if it is time.
+    pub fn tick(&mut self, host: &impl CallHost) {
+        let now_us = host.now_us();
+        let Some(lease) = self.claim.hold(host, self.store.lease_key(), now_us) else {
+            self.stand_by(host);
+            return;
+        };
+        self.store.lease_ends_at_us = lease.ends_at_us;
+        match self.state {
+            State::StandBy => self.take_over(host),
+            State::Due(at_us) if at_us <= now_us => self.ask(host),
+            State::Asked(_, until_us) if until_us <= now_us => self.fail(host, "no answer came"),
+            State::Due(_) | State::Asked(..) => {}
+        }
+        self.store.tidy(host);
+    }
+
+    /// Takes in the answer to a call, if it is one of this publisher's.
+    pub fn answered(&mut self, host: &impl CallHost, call: CallId, answer: &CallAnswer) {
+        match self.state {
+            State::Asked(asked, _) if asked == call => {}
+            _ => return,
+        }
+        match answer.status {
+            Some(200) => self.take_in(host, &answer.body),
+            Some(status) => self.fail(host, &format!("it answered with status {status}")),
+            None => self.fail(host, "the call failed"),
+        }
+    }
+
+    fn stand_by(&mut self, host: &impl Host) {
+        if self.state != State::StandBy {
+            host.log(Level::Info, &format!("pool {}: another publisher has taken over", self.pool));
+            self.state = State::StandBy;
+        }
+    }
+
+    fn take_over(&mut self, host: &impl CallHost) {
+        host.log(Level::Info, &format!("pool {}: publishing in this proxy now", self.pool));
+        self.failures = 0;
+        self.store.resume(host);
+        self.ask(host);
+    }
+
+    fn ask(&mut self, host: &impl CallHost) {
+        let timeout_ms = self.config.long_poll_ms + CALL_MARGIN_MS;
+        let request = Request {
+            cursor: self.store.cursor,
+            wait_ms: u32::try_from(self.config.long_poll_ms).unwrap_or(u32::MAX),
+            max_bytes: u32::try_from(self.config.max_answer_bytes).unwrap_or(u32::MAX),
+        };
+        let call = Call {
+            cluster: &self.config.cluster,
+            authority: &self.config.authority,
+            path: &request.path(&self.pool),
+            timeout_ms,
+        };
+        match host.get(&call) {
+            // The host answers when its time is over; that it never does is not relied upon.
+            Some(id) => self.state = State::Asked(id, host.now_us() + (timeout_ms + CALL_MARGIN_MS) * 1000),
+            None => self.fail(host, &format!("cluster {} is not known to this proxy", self.config.cluster)),
+        }
+    }
+
+    fn take_in(&mut self, host: &impl CallHost, body: &[u8]) {
+        // The lease may have gone while the answer was on its way.
+        if !self.claim.holds(host, self.store.lease_key(), host.now_us()) {
+            self.stand_by(host);
+            return;
+        }
+        let answer = match Answer::decode(body) {
+            Ok(answer) => answer,
+            Err(error) => return self.fail(host, &error.to_string()),
+        };
+        match self.store.take_in(host, &answer) {
+            Ok(stored) => {
+                self.failures = 0;
+                add(host, self.metrics.answers, 1);
+                add(host, self.metrics.pages, stored.pages);
+                add(host, self.metrics.copies, u64::from(stored.completed_copy));
+                if stored.completed_copy {
+                    host.log(
+                        Level::Info,
+                        &format!("pool {}: a full copy of the index is published", self.pool),
+                    );
+                }
+                self.ask(host);
+            }
+            Err(StoreError::LeaseOver) => self.stand_by(host),
+            Err(StoreError::NotWritten) => self.fail(host, "shared data could not be written"),
+        }
+    }
+
+    fn fail(&mut self, host: &impl Host, why: &str) {
+        // A collector that is down is told of once, not at every attempt.
+        let level = if self.failures == 0 { Level::Warn } else { Level::Debug };
+        host.log(level, &format!("pool {}: no index from the collector: {why}", self.pool));
+        add(host, self.metrics.failures, 1);
+        let pause_us = FIRST_PAUSE_US.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE_US);
+        self.failures = self.failures.saturating_add(1);
+        self.state = State::Due(host.now_us().saturating_add(pause_us));
+    }
+
+    /// Where this publisher stands, for tests and reports.
+    pub fn cursor(&self) -> Cursor {
+        self.store.cursor
+    }
+}

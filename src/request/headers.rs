@@ -1,0 +1,150 @@
+//! What a request's headers say, and what the filter writes into them.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use warmroute_routing::hash::SequenceHash;
+
+use crate::config::FilterConfig;
+use crate::decision::{Decision, PromptSource, Reason};
+use crate::host::RequestHost;
+use crate::prompt::header;
+
+/// What is to be done with a request, by its headers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Intake {
+    /// Its path is not one that the filter reads.
+    NotOurs,
+    /// There is no prompt to be had.
+    Refused(Reason),
+    /// The prompt came in a header.
+    Prompt(PromptSource),
+    /// The prompt is to be looked for in the body.
+    Body,
+}
+
+/// The prompt headers' values, taken out of the request.
+struct PromptValues {
+    tokens: Option<Vec<u8>>,
+    tokens_base64: Option<Vec<u8>>,
+    block_hashes: Option<Vec<u8>>,
+    model: Option<Vec<u8>>,
+    cache_salt: Option<Vec<u8>>,
+}
+
+/// Takes the filter's own headers out of the request, whatever its path, and looks for the prompt.
+///
+/// A destination header that a client sent would choose the host: it goes first, before anything can go wrong.
+pub(super) fn take_in(host: &impl RequestHost, config: &FilterConfig, end: bool) -> Intake {
+    take(host, &config.destination_header);
+    let values = PromptValues::take(host, config);
+    let path = host.request_header(":path").unwrap_or_default();
+    if !std::str::from_utf8(&path).is_ok_and(|path| config.reads_path(path)) {
+        return Intake::NotOurs;
+    }
+    match values.prompt(config) {
+        Some(Ok(prompt)) => Intake::Prompt(prompt),
+        Some(Err(reason)) => Intake::Refused(reason),
+        None => body_intake(host, config, end),
+    }
+}
+
+/// A header's value, which is removed. An absent header costs one call, not two.
+fn take(host: &impl RequestHost, name: &str) -> Option<Vec<u8>> {
+    let value = host.request_header(name)?;
+    host.remove_request_header(name);
+    Some(value)
+}
+
+/// Whether the prompt may be looked for in the body: never hold a request whose body will not come.
+fn body_intake(host: &impl RequestHost, config: &FilterConfig, end: bool) -> Intake {
+    if end {
+        return Intake::Refused(Reason::NoBody);
+    }
+    if !config.read_body {
+        return Intake::Refused(Reason::BodyNotRead);
+    }
+    let connects = host.request_header(":method").is_some_and(|method| method == b"CONNECT");
+    if connects || host.request_header("upgrade").is_some() {
+        return Intake::Refused(Reason::Upgrade);
+    }
+    if !host.request_header("content-type").is_some_and(|value| is_json(&value)) {
+        return Intake::Refused(Reason::ContentType);
+    }
+    match host.request_header("content-encoding") {
+        Some(encoding) if !encoding.trim_ascii().eq_ignore_ascii_case(b"identity") => {
+            Intake::Refused(Reason::Compressed)
+        }
+        _ => Intake::Body,
+    }
+}
+
+/// `application/json`, or any type whose name ends in `+json`, whatever its parameters.
+fn is_json(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    essence.eq_ignore_ascii_case(b"application/json")
+        || essence.last_chunk::<5>().is_some_and(|end| end.eq_ignore_ascii_case(b"+json"))
+}
+
+/// The destination header's value.
+pub(super) fn destination_list(destinations: &[SocketAddr]) -> String {
+    let mut list = String::with_capacity(destinations.len() * 22);
+    for address in destinations {
+        if !list.is_empty() {
+            list.push(',');
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(list, "{address}");
+    }
+    list
+}
+
+/// The decision header's value.
+pub(super) fn decision_text(decision: &Decision, steers: bool) -> String {
+    let outcome = match decision {
+        Decision::Route(_) if steers => "steered",
+        Decision::Route(_) => "observed",
+        Decision::Fallback(_) => "fallback",
+    };
+    format!("{outcome} {decision}")
+}
+
+// === impl PromptValues ===
+
+impl PromptValues {
+    fn take(host: &impl RequestHost, config: &FilterConfig) -> Self {
+        let names = &config.prompt_headers;
+        Self {
+            tokens: take(host, &names.tokens),
+            tokens_base64: take(host, &names.tokens_base64),
+            block_hashes: take(host, &names.block_hashes),
+            model: take(host, &names.model),
+            cache_salt: take(host, &names.cache_salt),
+        }
+    }
+
+    /// The prompt, from the first header that has one.
+    fn prompt(self, config: &FilterConfig) -> Option<Result<PromptSource, Reason>> {
+        if let Some(value) = self.block_hashes.filter(|_| config.trust_block_hashes) {
+            let hashes = header::block_hashes(&value).map_err(Reason::Prompt);
+            return Some(
+                hashes.map(|hashes| PromptSource::Hashes(hashes.into_iter().map(SequenceHash).collect())),
+            );
+        }
+        let tokens = match (self.tokens, self.tokens_base64) {
+            (Some(value), _) => header::decimal_tokens(&value),
+            (None, Some(value)) => header::base64_tokens(&value),
+            (None, None) => return None,
+        };
+        let text = |value: Option<Vec<u8>>| match value.map(String::from_utf8) {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text)),
+            Some(Err(_)) => Err(Reason::UnknownNamespace),
+        };
+        let prompt = || {
+            let tokens = tokens.map_err(Reason::Prompt)?;
+            Ok(PromptSource::Tokens { tokens, model: text(self.model)?, salt: text(self.cache_salt)? })
+        };
+        Some(prompt())
+    }
+}

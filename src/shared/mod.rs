@@ -1,0 +1,22 @@
+//! What lies in the proxy's shared data: under which keys, and in which layouts.
+//!
+//! Shared data is common to all threads of the proxy, and under Istio to all plugins. It knows no delete, so the number
+//! of keys is fixed by the number of pages and never grows with what is stored:
+//!
+//! ```text
+//! warmroute/1/<pool>/published     the pool and where its pages are (see `published`)
+//! warmroute/1/<pool>/lease         who publishes (see `lease`)
+//! warmroute/1/<pool>/a/<page>      the pages of one generation, <page> in six hexadecimal digits
+//! warmroute/1/<pool>/b/<page>      the pages of the next, until the two change places
+//! ```
+//!
+//! The number after `warmroute/` is the version of this scheme: two versions of the plugin in one proxy do not see each
+//! other's values.
+
+mod keys;
+mod lease;
+mod published;
+
+pub use keys::{KeySet, PoolKeys};
+pub use lease::{Claim, Lease, Seniority};
+pub use published::{Published, PublishedError};
