@@ -1,10 +1,10 @@
 //! The plugin's metrics.
 //!
-//! Envoy knows no labels in a custom stat's name; `stats_tags` in its bootstrap take them out of the name. So a label
-//! stands in the name as `.<label>=<value>`, the values being free of dots and equals signs, or the last label:
+//! A proxy-wasm plugin can name a statistic but not label it. A label stands in the name as `;<label>=<value>`, and the
+//! `stats_tags` of Envoy's bootstrap take it out again:
 //!
 //! ```text
-//! warmroute_requests.outcome=steered.reason=none.pool=llama
+//! warmroute_requests_total;outcome=steered;reason=warm;pool=llama
 //! ```
 
 use crate::decision::{Decision, Reason};
@@ -52,8 +52,8 @@ pub struct PublisherMetrics {
 impl Outcome {
     fn labels(self) -> (&'static str, &'static str) {
         match self {
-            Self::Steered => ("steered", "none"),
-            Self::Observed => ("observed", "none"),
+            Self::Steered => ("steered", "warm"),
+            Self::Observed => ("observed", "warm"),
             Self::Fallback(reason) => ("fallback", reason.as_str()),
         }
     }
@@ -66,17 +66,17 @@ impl RequestMetrics {
     pub fn define(host: &impl Host, pool: &str) -> Self {
         let requests = |outcome: Outcome| {
             let (outcome, reason) = outcome.labels();
-            let name = format!("warmroute_requests.outcome={outcome}.reason={reason}.pool={pool}");
+            let name = format!("warmroute_requests_total;outcome={outcome};reason={reason};pool={pool}");
             host.define_metric(MetricKind::Counter, &name)
         };
-        let of = |kind, name: &str| host.define_metric(kind, &format!("warmroute_{name}.pool={pool}"));
+        let of = |kind, name: &str| host.define_metric(kind, &format!("warmroute_{name};pool={pool}"));
         Self {
             steered: requests(Outcome::Steered),
             observed: requests(Outcome::Observed),
             fallbacks: Reason::all().map(|reason| (reason, requests(Outcome::Fallback(reason)))).collect(),
-            prompt_blocks: of(MetricKind::Counter, "prompt_blocks"),
-            cached_blocks: of(MetricKind::Counter, "cached_blocks"),
-            page_reads: of(MetricKind::Counter, "page_reads"),
+            prompt_blocks: of(MetricKind::Counter, "prompt_blocks_total"),
+            cached_blocks: of(MetricKind::Counter, "cached_blocks_total"),
+            page_reads: of(MetricKind::Counter, "page_reads_total"),
             decision_us: of(MetricKind::Histogram, "decision_us"),
             index_age_ms: of(MetricKind::Gauge, "index_age_ms"),
         }
@@ -109,8 +109,10 @@ impl RequestMetrics {
 impl PublisherMetrics {
     /// Defines the metrics of the pool of this name.
     pub fn define(host: &impl Host, pool: &str) -> Self {
-        let of =
-            |kind, name: &str| host.define_metric(kind, &format!("warmroute_publisher_{name}.pool={pool}"));
+        let of = |name: &str| {
+            let name = format!("warmroute_publisher_{name}_total;pool={pool}");
+            host.define_metric(MetricKind::Counter, &name)
+        };
         Self { answers: of("answers"), failures: of("failures"), pages: of("pages"), copies: of("copies") }
     }
 }

@@ -178,7 +178,7 @@ fn failures_are_told_once_and_tried_again_ever_more_slowly() {
     for _ in 0..100 {
         publisher.tick(&host);
         host.now_us.set(host.now_us.get() + SECOND / 10);
-        attempts = host.metric("warmroute_publisher_failures.pool=p");
+        attempts = host.metric("warmroute_publisher_failures_total;pool=p");
     }
     assert!((5..=15).contains(&attempts), "{attempts} attempts in 10 s");
     host.refuse_calls.set(false);

@@ -190,7 +190,7 @@ fn without_an_index_a_body_is_not_waited_for() {
     host.put("warmroute/1/p/published", b"");
     let (mut filter, mut exchange) = (filter(&host, plain()), Exchange::default());
     assert_eq!(exchange.request_headers(&host, &mut filter, false), Flow::Continue);
-    assert_eq!(host.metric("warmroute_requests.outcome=fallback.reason=no_index.pool=p"), 1);
+    assert_eq!(host.metric("warmroute_requests_total;outcome=fallback;reason=no_index;pool=p"), 1);
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn observing_decides_and_counts_but_does_not_steer() {
     let config = r#"{"pools":[{"name":"p"}],"mode":"observe","decision_header":"x-decision"}"#;
     assert!(decision_on(&host, config, PROMPT).starts_with("observed worker=127.0.0.1:8001"));
     assert_eq!(destination(&host), None);
-    assert_eq!(host.metric("warmroute_requests.outcome=observed.reason=none.pool=p"), 1);
-    assert_eq!(host.metric("warmroute_cached_blocks.pool=p"), 2);
+    assert_eq!(host.metric("warmroute_requests_total;outcome=observed;reason=warm;pool=p"), 1);
+    assert_eq!(host.metric("warmroute_cached_blocks_total;pool=p"), 2);
 }
 
 #[test]
