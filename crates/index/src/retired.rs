@@ -73,3 +73,58 @@ impl Remains {
         self.names.len() == 0 && self.orphans.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use warmroute_routing::Tier;
+    use warmroute_routing::hash::{LocalHash, Namespace};
+    use warmroute_routing::page::PageBits;
+
+    use super::*;
+    use crate::copies::Copies;
+    use crate::event::{EngineHash, Group};
+    use crate::pages::Pages;
+
+    fn residency() -> Residency {
+        Residency::new(Pages::new(PageBits::new(0).unwrap(), 1))
+    }
+
+    #[test]
+    fn an_empty_seat_is_free_at_once_and_another_when_it_is_purged() {
+        let (mut residency, mut retired) = (residency(), Retired::default());
+        let empty = residency.seats.open();
+        retired.push(empty, Ledger::default(), &mut residency);
+        let seat = residency.seats.open();
+        assert_eq!(seat, empty);
+
+        let mut ledger = Ledger::default();
+        let node = residency.tree.root(LocalHash(1), Namespace::default()).unwrap();
+        residency.hold(node, seat, Tier::Gpu);
+        let name = BlockName { group: Group(0), hash: EngineHash(1) };
+        ledger.names.insert(name, Named { node, copies: Copies::one(Tier::Gpu) });
+        retired.push(seat, ledger, &mut residency);
+        assert_ne!(residency.seats.open(), seat);
+        assert_eq!((retired.purge(9, &mut residency), retired.len(), residency.tree.len()), (1, 0, 0));
+        assert_eq!(residency.seats.open(), seat);
+    }
+
+    #[test]
+    fn a_block_with_two_names_is_purged_once() {
+        let (mut residency, mut retired) = (residency(), Retired::default());
+        let (old, other) = (residency.seats.open(), residency.seats.open());
+        let mut ledger = Ledger::default();
+        let node = residency.tree.root(LocalHash(1), Namespace::default()).unwrap();
+        for group in 0..2 {
+            residency.hold(node, old, Tier::Gpu);
+            let name = BlockName { group: Group(group), hash: EngineHash(1) };
+            ledger.names.insert(name, Named { node, copies: Copies::one(Tier::Gpu) });
+        }
+        retired.push(old, ledger, &mut residency);
+        assert_eq!(retired.purge(1, &mut residency), 1);
+        let reused = residency.tree.root(LocalHash(2), Namespace::default()).unwrap();
+        assert_eq!(reused, node);
+        residency.hold(reused, other, Tier::Gpu);
+        assert_eq!(retired.purge(1, &mut residency), 1);
+        assert_eq!(residency.tree.published(reused, other), Some(Tier::Gpu));
+    }
+}

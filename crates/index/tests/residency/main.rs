@@ -93,6 +93,7 @@ impl World {
             Op::Generation(page_bits) => {
                 let generation = Generation(self.index.generation().0 + 1);
                 self.index.begin_generation(generation, bits(page_bits));
+                assert_eq!(self.index.stats().retired_slots, 0);
                 let slots: Vec<_> =
                     self.index.workers().map(|(_, _, slot)| usize::from(slot.number())).collect();
                 assert_eq!(slots, (0..self.workers.len()).collect::<Vec<_>>());
