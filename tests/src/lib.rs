@@ -30,7 +30,9 @@ pub mod envoy_binary;
 pub mod ports;
 pub mod process;
 pub mod prometheus;
+pub mod scripted_feed;
 pub mod stack;
+pub mod upstream;
 pub mod wait;
 pub mod workspace;
 
@@ -40,4 +42,6 @@ pub use collector::Collector;
 pub use engine::Engine;
 pub use envoy::Envoy;
 pub use prometheus::Samples;
+pub use scripted_feed::ScriptedFeed;
 pub use stack::{Stack, StackBuilder};
+pub use upstream::Upstream;

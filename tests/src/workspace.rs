@@ -54,6 +54,22 @@ pub fn plugin() -> Result<PathBuf> {
     }
 }
 
+/// The plugin that panics on demand, built with the feature `fault-injection`.
+///
+/// # Errors
+/// When it is not there.
+pub fn faulty_plugin() -> Result<PathBuf> {
+    built(faulty_plugin_path()?)
+}
+
+/// Where the plugin that panics on demand is put.
+///
+/// # Errors
+/// When the running program does not lie in a target directory.
+pub fn faulty_plugin_path() -> Result<PathBuf> {
+    Ok(target_dir()?.join("wasm32-wasip1/wasm/warmroute-faulty.wasm"))
+}
+
 /// `target/debug`, be the running program a binary of it or a test in its `deps`.
 fn profile_dir() -> Result<PathBuf> {
     let program = env::current_exe().context("cannot tell the running program's path")?;

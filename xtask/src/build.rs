@@ -1,6 +1,9 @@
 //! Building the plugin and the programs.
 
-use anyhow::Result;
+use std::fs;
+
+use anyhow::{Context, Result};
+use warmroute_e2e::workspace;
 
 use crate::{run, tools};
 
@@ -11,9 +14,22 @@ pub(crate) fn all() -> Result<()> {
 }
 
 fn plugin() -> Result<()> {
+    plugin_with(&[])
+}
+
+/// The plugin that panics on demand, beside the real one. Build it first: both come out under one name.
+pub(crate) fn faulty_plugin() -> Result<()> {
+    plugin_with(&["--features", "fault-injection"])?;
+    let built = workspace::target_dir()?.join("wasm32-wasip1/wasm/warmroute.wasm");
+    fs::copy(&built, workspace::faulty_plugin_path()?).context("cannot copy the plugin")?;
+    Ok(())
+}
+
+fn plugin_with(features: &[&str]) -> Result<()> {
     tools::add_wasm_targets()?;
     let target = ["--target", "wasm32-wasip1", "--profile", "wasm"];
-    run::to_end(run::cargo(&["build", "--locked", "--package", "warmroute", "--lib"])?.args(target))
+    let mut build = run::cargo(&["build", "--locked", "--package", "warmroute", "--lib"])?;
+    run::to_end(build.args(target).args(features))
 }
 
 fn programs() -> Result<()> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use warmroute_e2e::Samples;
+use warmroute_e2e::{Engine, Samples};
 
 use super::drive::Outcome;
 
@@ -15,7 +15,7 @@ pub(crate) struct Figures {
     pub(crate) cached_share: f64,
     /// Time to the first token.
     pub(crate) ttft_ms: Ttft,
-    /// By the engine's name.
+    /// By the engine's address.
     pub(crate) requests_per_worker: BTreeMap<String, u64>,
 }
 
@@ -36,13 +36,15 @@ pub(crate) struct Decisions {
 // === impl Figures ===
 
 impl Figures {
-    pub(crate) fn of(outcomes: &[Outcome]) -> Self {
+    pub(crate) fn of(outcomes: &[Outcome], engines: &[Engine]) -> Self {
         let answers = || outcomes.iter().filter_map(Outcome::good);
         let cached: u64 = answers().map(|answer| answer.usage.cached_tokens).sum();
         let prompt: u64 = answers().map(|answer| answer.usage.prompt_tokens).sum();
         let mut times: Vec<Duration> = answers().map(|answer| answer.ttft).collect();
         times.sort_unstable();
-        let mut requests_per_worker = BTreeMap::new();
+        // By address, as an engine calls itself.
+        let mut requests_per_worker: BTreeMap<String, u64> =
+            engines.iter().map(|engine| (engine.address().to_string(), 0)).collect();
         for engine in answers().filter_map(|answer| answer.engine()) {
             *requests_per_worker.entry(engine.to_owned()).or_default() += 1;
         }

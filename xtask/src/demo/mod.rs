@@ -78,8 +78,9 @@ async fn demo(options: &Options) -> Result<()> {
 async fn baseline(plan: &Plan) -> Result<(Figures, Vec<Outcome>)> {
     let stack = start("demo-plain").await?;
     let outcomes = drive::through(&Client::http1(stack.plain_url())?, plan, "plain Envoy").await?;
+    let figures = Figures::of(&outcomes, stack.engines());
     stack.stop().await?;
-    Ok((Figures::of(&outcomes), outcomes))
+    Ok((figures, outcomes))
 }
 
 async fn warmroute(plan: &Plan) -> Result<(Stack, Figures, Decisions, Vec<Outcome>)> {
@@ -88,7 +89,8 @@ async fn warmroute(plan: &Plan) -> Result<(Stack, Figures, Decisions, Vec<Outcom
     let before = Decisions::of(&stack.envoy.prometheus().await?);
     let outcomes = drive::through(&Client::http1(stack.url())?, plan, "warmroute").await?;
     let decisions = Decisions::of(&stack.envoy.prometheus().await?).since(&before);
-    Ok((stack, Figures::of(&outcomes), decisions, outcomes))
+    let figures = Figures::of(&outcomes, stack.engines());
+    Ok((stack, figures, decisions, outcomes))
 }
 
 async fn start(name: &str) -> Result<Stack> {

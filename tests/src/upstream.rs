@@ -1,0 +1,62 @@
+//! An upstream that says what reached it.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use axum::Json;
+use axum::http::{HeaderMap, Method, Uri};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// A server that answers every request with its own address and with what it was sent, as JSON:
+/// `{"served_by","method","path","headers":{name: value},"body_bytes"}`.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Starts one on a free port.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+        let address = listener.local_addr()?;
+        let echo = async move |method: Method, uri: Uri, headers: HeaderMap, body: axum::body::Bytes| {
+            let headers: Value = headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+                .collect();
+            Json(json!({
+                "served_by": address.to_string(),
+                "method": method.as_str(),
+                "path": uri.path(),
+                "headers": headers,
+                "body_bytes": body.len(),
+            }))
+        };
+        let app = axum::Router::new().fallback(echo).layer(axum::extract::DefaultBodyLimit::disable());
+        let task = tokio::spawn(async move {
+            // Ends when the task is aborted.
+            let _ = axum::serve(listener, app).await;
+        });
+        Ok(Self { address, task })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
