@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 
 pub(crate) use self::ticket::{Ticket, Update};
@@ -79,8 +79,9 @@ impl Engine {
         delivery: Delivery,
     ) -> Result<Ticket, Refusal> {
         // Room for every update there can be, so that a slow client never holds the engine up.
-        let updates_at_most = prompts.iter().map(|prompt| prompt.max_tokens).sum::<usize>().max(1);
-        let (updates, receiver) = mpsc::channel(updates_at_most.min(mpsc_limit()));
+        let updates_at_most =
+            prompts.iter().fold(1, |sum: usize, prompt| sum.saturating_add(prompt.max_tokens));
+        let (updates, receiver) = mpsc::channel(updates_at_most.min(Semaphore::MAX_PERMITS));
         let (mut state, now) = self.lock();
         let requests = state.requests(prompts);
         let ids: Vec<RequestId> = requests.iter().map(|request| request.id).collect();
@@ -105,12 +106,12 @@ impl Engine {
         (state.scheduler.load(), state.scheduler.totals())
     }
 
-    /// Ends every request without a result and lets go of the publisher.
+    /// Ends every request without a result, takes no more, and lets go of the publisher.
     pub(crate) fn shut_down(&self) {
-        let (mut state, now) = self.lock();
+        let (mut state, _) = self.lock();
+        state.scheduler.close();
+        state.receivers.clear();
         state.publisher = None;
-        let ids: Vec<RequestId> = state.receivers.drain().map(|(id, _)| id).collect();
-        state.scheduler.cancel(now, &ids);
     }
 
     fn cancel(&self, ids: &[RequestId]) {
@@ -136,11 +137,6 @@ impl Engine {
         state.apply(effects);
         (state, now)
     }
-}
-
-/// tokio's channels take no more permits than this.
-fn mpsc_limit() -> usize {
-    tokio::sync::Semaphore::MAX_PERMITS
 }
 
 // === impl State ===

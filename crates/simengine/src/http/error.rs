@@ -36,7 +36,7 @@ struct ErrorDetail {
 impl ApiError {
     /// The engine stops while the request runs.
     pub(super) fn shutting_down() -> Self {
-        Self::Unavailable("the engine is shutting down".to_owned())
+        Refusal::Closed.into()
     }
 
     fn status(&self) -> StatusCode {
@@ -61,7 +61,7 @@ impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::TooLong { .. } => Self::BadRequest(refusal.to_string()),
-            Refusal::QueueFull => Self::Unavailable(refusal.to_string()),
+            Refusal::QueueFull | Refusal::Closed => Self::Unavailable(refusal.to_string()),
         }
     }
 }

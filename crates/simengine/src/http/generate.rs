@@ -21,27 +21,23 @@ const DEFAULT_MAX_TOKENS: usize = 16;
 struct VllmRequest {
     model: Option<String>,
     token_ids: Prompts,
-    #[serde(default)]
-    sampling_params: SamplingParams,
+    sampling_params: Option<SamplingParams>,
     cache_salt: Option<String>,
-    #[serde(default)]
-    stream: bool,
+    stream: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
 struct SglangRequest {
     input_ids: Prompts,
-    #[serde(default)]
-    sampling_params: SamplingParams,
+    sampling_params: Option<SamplingParams>,
     /// SGLang's salt.
     extra_key: Option<String>,
     /// The adapter's name.
     lora_path: Option<String>,
-    #[serde(default)]
-    stream: bool,
+    stream: Option<bool>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct SamplingParams {
     #[serde(alias = "max_new_tokens")]
     max_tokens: Option<usize>,
@@ -75,7 +71,7 @@ pub(super) async fn vllm_generate(
     body: Bytes,
 ) -> Result<Json<VllmResponse>, ApiError> {
     let request: VllmRequest = serde_json::from_slice(&body)?;
-    let max_tokens = request.sampling_params.max_tokens(request.stream)?;
+    let max_tokens = max_tokens(request.sampling_params.as_ref(), request.stream)?;
     let generate =
         Generate { model: request.model, prompts: request.token_ids, salt: request.cache_salt, max_tokens };
     let (completions, usage) = generate.run(&app).await?;
@@ -91,7 +87,7 @@ pub(super) async fn vllm_generate(
 /// `POST /generate`
 pub(super) async fn sglang_generate(State(app): State<App>, body: Bytes) -> Result<Json<Value>, ApiError> {
     let request: SglangRequest = serde_json::from_slice(&body)?;
-    let max_tokens = request.sampling_params.max_tokens(request.stream)?;
+    let max_tokens = max_tokens(request.sampling_params.as_ref(), request.stream)?;
     let prompt_lens: Vec<usize> = request.input_ids.0.iter().map(Vec::len).collect();
     let generate = Generate {
         model: request.lora_path,
@@ -119,19 +115,13 @@ fn sglang_answer(completion: &Completion, prompt_tokens: usize) -> Value {
     })
 }
 
-// === impl SamplingParams ===
-
-impl SamplingParams {
-    fn max_tokens(&self, stream: bool) -> Result<usize, ApiError> {
-        if stream {
-            return Err(ApiError::BadRequest(
-                "this endpoint does not stream; use /v1/completions".to_owned(),
-            ));
-        }
-        match self.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS) {
-            0 => Err(ApiError::BadRequest("max_tokens must be at least 1".to_owned())),
-            max_tokens => Ok(max_tokens),
-        }
+fn max_tokens(params: Option<&SamplingParams>, stream: Option<bool>) -> Result<usize, ApiError> {
+    if stream == Some(true) {
+        return Err(ApiError::BadRequest("this endpoint does not stream; use /v1/completions".to_owned()));
+    }
+    match params.and_then(|params| params.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS) {
+        0 => Err(ApiError::BadRequest("max_tokens must be at least 1".to_owned())),
+        max_tokens => Ok(max_tokens),
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Job {
 impl Request {
     /// Tokens that need a place in a block at the end: the last output token does not.
     pub fn tokens_at_end(&self) -> usize {
-        self.prompt.len() + self.max_tokens.saturating_sub(1)
+        self.prompt.len().saturating_add(self.max_tokens.saturating_sub(1))
     }
 }
 

@@ -53,6 +53,8 @@ pub struct Scheduler {
     waiting: VecDeque<Job>,
     /// In the order of admission.
     running: Vec<Running>,
+    /// Whether it takes no more requests.
+    closed: bool,
     prefill_free_at: Duration,
     /// When the last step was.
     last_step: Duration,
@@ -105,6 +107,9 @@ pub enum Refusal {
     /// Too many requests run and wait.
     #[error("the engine's queue is full")]
     QueueFull,
+    /// The engine stops.
+    #[error("the engine is shutting down")]
+    Closed,
 }
 
 /// Counters since the start.
@@ -144,6 +149,7 @@ impl Scheduler {
             limits,
             waiting: VecDeque::new(),
             running: Vec::new(),
+            closed: false,
             prefill_free_at: Duration::ZERO,
             last_step: Duration::ZERO,
             totals: Totals::default(),
@@ -156,11 +162,14 @@ impl Scheduler {
     ///
     /// The [`Refusal`] of the first that cannot be taken.
     pub fn submit(&mut self, now: Duration, requests: Vec<Request>) -> Result<Effects, Refusal> {
+        if self.closed {
+            return Err(Refusal::Closed);
+        }
         for request in &requests {
             self.check_length(request)?;
         }
         let in_system = self.running.len() + self.waiting.len() + requests.len();
-        if in_system > self.limits.max_running + self.limits.max_waiting {
+        if in_system > self.limits.max_running.saturating_add(self.limits.max_waiting) {
             return Err(Refusal::QueueFull);
         }
         self.waiting.extend(requests.into_iter().map(Job::new));
@@ -175,6 +184,16 @@ impl Scheduler {
             self.cache.release(&mut sequence);
         }
         self.step_once(now)
+    }
+
+    /// Ends all requests and takes no more.
+    pub fn close(&mut self) {
+        self.closed = true;
+        self.waiting.clear();
+        for run in &mut self.running {
+            self.cache.release(&mut run.job.sequence);
+        }
+        self.running.clear();
     }
 
     /// Empties the cache. The event goes out with the next step.

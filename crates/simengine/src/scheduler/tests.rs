@@ -168,3 +168,13 @@ fn reset_goes_out_with_the_next_step() {
     let effects = scheduler.submit(ms(2000), vec![request(2, 0, 3, 1)]).unwrap();
     assert_eq!(effects.batches, vec![vec![CacheEvent::Cleared]]);
 }
+
+#[test]
+fn a_closed_scheduler_ends_all_and_takes_nothing() {
+    let mut scheduler = scheduler(100, 4, 4);
+    scheduler.submit(ms(0), vec![request(1, 0, 8, 2), request(2, 0, 8, 2)]).unwrap();
+    scheduler.close();
+    assert_eq!(scheduler.load(), Load { running: 0, waiting: 0, held_share: 0.0 });
+    assert_eq!(scheduler.advance(ms(1000)).outputs, []);
+    assert_eq!(scheduler.submit(ms(1000), vec![request(3, 0, 8, 2)]).unwrap_err(), Refusal::Closed);
+}

@@ -23,26 +23,18 @@ pub(super) async fn completions(State(app): State<App>, body: Bytes) -> Result<R
     let lora = app.models.resolve(request.model.as_deref())?;
     let answer = Answer::new(app.models.name(lora.as_ref()), unix_time() as u64);
     let namespace = Namespace { lora, salt: request.salt() };
-    let prompts = request.prompt.0;
-    let usage = Usage::of_prompts(prompts.iter().map(Vec::len).sum());
-    let jobs = prompts.iter().map(|tokens| Prompt {
-        tokens: tokens.clone(),
-        namespace: namespace.clone(),
-        max_tokens,
-    });
-    let delivery = if request.stream { Delivery::Streamed } else { Delivery::AtEnd };
-    let ticket = app.engine.submit(jobs.collect(), delivery)?;
-    if request.stream {
-        let include_usage = request.stream_options.include_usage;
-        return Ok(stream::response(
-            ticket,
-            answer,
-            prompts.len(),
-            include_usage.then_some(usage),
-            request.return_token_ids,
-        ));
+    let usage = Usage::of_prompts(request.prompt.0.iter().map(Vec::len).sum());
+    let job = |tokens: &Vec<u32>| Prompt { tokens: tokens.clone(), namespace: namespace.clone(), max_tokens };
+    let jobs: Vec<Prompt> = request.prompt.0.iter().map(job).collect();
+    let choices = jobs.len();
+    let with_ids = request.returns_token_ids();
+    if request.streams() {
+        let ticket = app.engine.submit(jobs, Delivery::Streamed)?;
+        let usage = request.streams_usage().then_some(usage);
+        return Ok(stream::response(ticket, answer, choices, usage, with_ids));
     }
-    let (completions, usage) = collect(ticket, prompts.len(), usage).await?;
-    let prompts = request.return_token_ids.then_some(prompts);
+    let ticket = app.engine.submit(jobs, Delivery::AtEnd)?;
+    let (completions, usage) = collect(ticket, choices, usage).await?;
+    let prompts = with_ids.then_some(request.prompt.0);
     Ok(Json(whole_answer(&answer, completions, prompts, usage)).into_response())
 }

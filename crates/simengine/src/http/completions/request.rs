@@ -18,20 +18,16 @@ pub(super) struct CompletionRequest {
     max_tokens: Option<usize>,
     /// How many answers to each prompt: only one can be had.
     n: Option<usize>,
-    #[serde(default)]
-    pub(super) stream: bool,
-    #[serde(default)]
-    pub(super) stream_options: StreamOptions,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
     cache_salt: Option<String>,
     /// Whether the answer repeats the prompt's token ids and names the output's.
-    #[serde(default)]
-    pub(super) return_token_ids: bool,
+    return_token_ids: Option<bool>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct StreamOptions {
-    #[serde(default)]
-    pub(super) include_usage: bool,
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
 }
 
 // === impl CompletionRequest ===
@@ -45,6 +41,19 @@ impl CompletionRequest {
             0 => Err(ApiError::BadRequest("max_tokens must be at least 1".to_owned())),
             max_tokens => Ok(max_tokens),
         }
+    }
+
+    pub(super) fn streams(&self) -> bool {
+        self.stream.unwrap_or(false)
+    }
+
+    /// Whether a stream ends with the usage.
+    pub(super) fn streams_usage(&self) -> bool {
+        self.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false)
+    }
+
+    pub(super) fn returns_token_ids(&self) -> bool {
+        self.return_token_ids.unwrap_or(false)
     }
 
     pub(super) fn salt(&self) -> Option<Arc<str>> {
