@@ -170,10 +170,11 @@ impl Tree {
             }
             node.holders = Holders::default();
             let (hash, parent) = (node.hash, node.parent);
-            // Twice pruned would be twice free.
-            if self.by_hash.remove(&hash).is_none() {
+            // A node that was pruned before keeps its hash, and the block may be somewhere else by now.
+            if self.by_hash.get(&hash) != Some(&id) {
                 return;
             }
+            self.by_hash.remove(&hash);
             if let Some(parent) = parent {
                 self.unlink_child(parent, id);
             }
@@ -276,6 +277,18 @@ mod tests {
         assert_eq!((tree.len(), tree.capacity()), (0, 4));
         tree.root(local(1), Namespace::default());
         assert_eq!(tree.capacity(), 4);
+    }
+
+    #[test]
+    fn pruning_what_is_gone_does_nothing() {
+        let mut tree = Tree::default();
+        let ids: Vec<_> = (0..2).map(|n| tree.root(local(n), Namespace::default()).unwrap()).collect();
+        ids.iter().for_each(|id| tree.prune(*id));
+        let elsewhere = tree.root(local(0), Namespace::default()).unwrap();
+        assert_ne!(elsewhere, ids[0]);
+        tree.prune(ids[0]);
+        assert_eq!(tree.root(local(0), Namespace::default()), Some(elsewhere));
+        assert_eq!((tree.len(), tree.capacity()), (1, 2));
     }
 
     #[test]

@@ -122,6 +122,10 @@ fn a_worker_without_a_slot_is_not_listed_but_its_events_count() {
     store(&mut index, worker);
     assert!(read_all(&mut index).is_empty());
     index.reset_worker(worker);
+    let position = index.version();
+    assert_eq!(index.purge(100), 6);
+    // The incarnation without a slot was in no page; those of the one before have been written since.
+    assert_eq!(index.changed_since(position).count(), 0);
     store(&mut index, worker);
 
     index.begin_generation(Generation(2), bits(3));
