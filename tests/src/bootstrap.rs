@@ -12,6 +12,8 @@ use crate::workspace;
 /// The pool that the shipped configurations name.
 pub const POOL: &str = "llama";
 
+const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+
 /// Who in Envoy fetches the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Publisher {
@@ -58,6 +60,23 @@ impl Bootstrap {
     #[must_use]
     pub fn to_json(&self) -> String {
         self.0.to_string()
+    }
+
+    /// This configuration with its listeners moved to the file `listeners`, which Envoy watches, and what to write there.
+    /// `version` tells one content of that file from another.
+    ///
+    /// # Errors
+    /// See [`set_plugin`](Self::set_plugin).
+    pub fn split_listeners(&self, listeners: &Path, version: u64) -> Result<(Self, Value)> {
+        let mut rest = self.clone();
+        let mut resources = at(&mut rest.0, "/static_resources/listeners")?.take();
+        for listener in resources.as_array_mut().context("the listeners are no list")? {
+            object(listener)?.insert("@type".to_owned(), json!(LISTENER));
+        }
+        object(at(&mut rest.0, "/static_resources")?)?.remove("listeners");
+        let source = json!({ "path_config_source": { "path": listeners }, "resource_api_version": "V3" });
+        object(&mut rest.0)?.insert("dynamic_resources".to_owned(), json!({ "lds_config": source }));
+        Ok((rest, json!({ "version_info": version.to_string(), "resources": resources })))
     }
 
     /// The whole of it, for what has no method here.

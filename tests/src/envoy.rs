@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
 use crate::bootstrap::{Addresses, Bootstrap};
@@ -16,13 +16,29 @@ use crate::{envoy_binary, ports, wait};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
+/// How long a new configuration may take to be accepted.
+const RELOAD_DEADLINE: Duration = Duration::from_secs(10);
+
 /// A running Envoy. Its ports stay the same when it is started again.
 #[derive(Debug)]
 pub struct Envoy {
     dir: PathBuf,
-    concurrency: u32,
+    options: Options,
     addresses: Addresses,
     process: Process,
+    /// Of the listeners' file, where there is one.
+    version: u64,
+}
+
+/// How Envoy is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Worker threads.
+    pub concurrency: u32,
+    /// More flags, as `--component-log-level wasm:debug`.
+    pub flags: Vec<String>,
+    /// Whether the listeners come from a file that [`Envoy::reload`] changes.
+    pub reloadable: bool,
 }
 
 // === impl Envoy ===
@@ -32,14 +48,52 @@ impl Envoy {
     ///
     /// # Errors
     /// When it does not come up.
-    pub async fn start(dir: &Path, bootstrap: &mut Bootstrap, concurrency: u32) -> Result<Self> {
+    pub async fn start(dir: &Path, bootstrap: &mut Bootstrap, options: Options) -> Result<Self> {
         let addresses = Addresses { warmroute: ports::free()?, plain: ports::free()?, admin: ports::free()? };
         bootstrap.set_addresses(&addresses)?;
-        fs::write(config_path(dir), bootstrap.to_json())?;
-        let process = spawn(dir, concurrency)?;
-        let mut envoy = Self { dir: dir.to_path_buf(), concurrency, addresses, process };
+        if options.reloadable {
+            let (rest, listeners) = bootstrap.split_listeners(&listeners_path(dir), 0)?;
+            fs::write(listeners_path(dir), listeners.to_string())?;
+            fs::write(config_path(dir), rest.to_json())?;
+        } else {
+            fs::write(config_path(dir), bootstrap.to_json())?;
+        }
+        let process = spawn(dir, &options)?;
+        let mut envoy = Self { dir: dir.to_path_buf(), options, addresses, process, version: 0 };
         envoy.wait_until_ready().await?;
         Ok(envoy)
+    }
+
+    /// Gives the running Envoy the listeners of `bootstrap`, and waits until it has taken them.
+    ///
+    /// # Errors
+    /// When it refuses them (its log says why; the old ones stay), or was not started as reloadable.
+    pub async fn reload(&mut self, bootstrap: &Bootstrap) -> Result<()> {
+        ensure!(self.options.reloadable, "this Envoy was not started as reloadable");
+        self.version += 1;
+        let path = listeners_path(&self.dir);
+        let (_, listeners) = bootstrap.split_listeners(&path, self.version)?;
+        let rejected = self.rejected_reloads().await?;
+        // Envoy sees a file that is moved into place, and never half of one.
+        let new = path.with_extension("new");
+        fs::write(&new, listeners.to_string())?;
+        fs::rename(&new, &path)?;
+        let want = format!("listener_manager.lds.version_text: \"{}\"", self.version);
+        let url = format!("{}/stats?filter=^listener_manager.lds.version_text", self.admin_url());
+        wait::until_ok(RELOAD_DEADLINE, "Envoy to take its new listeners", async || {
+            if self.rejected_reloads().await? > rejected {
+                return Ok(Err(anyhow!("Envoy refuses the listeners:\n{}", self.process.log_tail(5))));
+            }
+            let page = get(&url).await?;
+            ensure!(page.trim() == want, "{page}");
+            Ok(Ok(()))
+        })
+        .await?
+    }
+
+    async fn rejected_reloads(&self) -> Result<u64> {
+        let name = "listener_manager.lds.update_rejected";
+        Ok(self.stats(name).await?.get(name).copied().unwrap_or_default())
     }
 
     /// Where clients meet warmroute.
@@ -115,7 +169,7 @@ impl Envoy {
     /// When it does not come up.
     pub async fn restart(&mut self) -> Result<()> {
         self.process.kill_hard()?;
-        self.process = spawn(&self.dir, self.concurrency)?;
+        self.process = spawn(&self.dir, &self.options)?;
         self.wait_until_ready().await
     }
 
@@ -171,14 +225,18 @@ async fn get(url: &str) -> Result<String> {
     Ok(text)
 }
 
-fn spawn(dir: &Path, concurrency: u32) -> Result<Process> {
+fn spawn(dir: &Path, options: &Options) -> Result<Process> {
     let mut command = Command::new(envoy_binary::path()?);
-    command.args(["--concurrency", &concurrency.to_string()]);
+    command.args(["--concurrency", &options.concurrency.to_string()]);
     // Hot restart would need an ID that no other Envoy on this machine has.
-    command.args(["--disable-hot-restart", "--config-path"]).arg(config_path(dir));
+    command.args(["--disable-hot-restart", "--config-path"]).arg(config_path(dir)).args(&options.flags);
     Process::spawn("envoy", &mut command, &dir.join("envoy.out"), &dir.join("envoy.log"))
 }
 
 fn config_path(dir: &Path) -> PathBuf {
     dir.join("envoy.json")
+}
+
+fn listeners_path(dir: &Path) -> PathBuf {
+    dir.join("listeners.json")
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::bootstrap::{Bootstrap, Publisher};
 use crate::workspace::ScratchDir;
-use crate::{Client, Collector, Engine, Envoy, client, collector, wait, workspace};
+use crate::{Client, Collector, Engine, Envoy, client, collector, envoy, wait, workspace};
 
 const STEER_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -20,6 +20,7 @@ pub struct Stack {
     /// The collector.
     pub collector: Collector,
     engines: Vec<Engine>,
+    bootstrap: Bootstrap,
     dir: ScratchDir,
 }
 
@@ -29,7 +30,7 @@ pub struct StackBuilder {
     engines: usize,
     engine_flags: Vec<String>,
     block_size: u32,
-    concurrency: u32,
+    envoy: envoy::Options,
     publisher: Publisher,
     plugin: bool,
     filter: Vec<Value>,
@@ -50,7 +51,7 @@ impl Stack {
             engines: 4,
             engine_flags: Vec::new(),
             block_size: 16,
-            concurrency: 2,
+            envoy: envoy::Options { concurrency: 2, flags: Vec::new(), reloadable: false },
             publisher: Publisher::default(),
             plugin: true,
             filter: Vec::new(),
@@ -90,6 +91,19 @@ impl Stack {
         self.engines.get_mut(number).with_context(|| format!("the stack has no engine {number}"))
     }
 
+    /// Changes the listeners of the running Envoy, and with them the filter's configuration; what `edit` changes elsewhere
+    /// is not seen. Only for a stack that was built as [`reloadable`](StackBuilder::reloadable).
+    ///
+    /// # Errors
+    /// When `edit` fails or Envoy refuses the outcome: the old listeners stay, and what was edited is forgotten.
+    pub async fn reload(&mut self, edit: impl FnOnce(&mut Bootstrap) -> Result<()>) -> Result<()> {
+        let mut edited = self.bootstrap.clone();
+        edit(&mut edited)?;
+        self.envoy.reload(&edited).await?;
+        self.bootstrap = edited;
+        Ok(())
+    }
+
     /// Sends one prompt again and again until the filter steers it: the index has then come all the way round.
     ///
     /// # Errors
@@ -113,7 +127,7 @@ impl Stack {
     /// # Errors
     /// When the logs cannot be removed.
     pub fn discard(self) -> Result<()> {
-        let Self { envoy, collector, engines, dir } = self;
+        let Self { envoy, collector, engines, bootstrap: _, dir } = self;
         drop((envoy, collector, engines));
         dir.remove()
     }
@@ -162,7 +176,21 @@ impl StackBuilder {
     /// Envoy's worker threads; 2 unless said.
     #[must_use]
     pub fn concurrency(mut self, threads: u32) -> Self {
-        self.concurrency = threads;
+        self.envoy.concurrency = threads;
+        self
+    }
+
+    /// More flags for Envoy, as `["--component-log-level", "wasm:debug"]`.
+    #[must_use]
+    pub fn envoy_flags<S: Into<String>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
+        self.envoy.flags.extend(flags.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets [`Stack::reload`] change Envoy's configuration while it runs.
+    #[must_use]
+    pub fn reloadable(mut self) -> Self {
+        self.envoy.reloadable = true;
         self
     }
 
@@ -241,7 +269,7 @@ impl StackBuilder {
         for edit in self.bootstrap_edits {
             edit(&mut bootstrap)?;
         }
-        let envoy = Envoy::start(dir.path(), &mut bootstrap, self.concurrency).await?;
-        Ok(Stack { envoy, collector, engines, dir })
+        let envoy = Envoy::start(dir.path(), &mut bootstrap, self.envoy).await?;
+        Ok(Stack { envoy, collector, engines, bootstrap, dir })
     }
 }
