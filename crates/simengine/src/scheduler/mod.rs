@@ -20,6 +20,8 @@
 
 mod job;
 #[cfg(test)]
+mod property_tests;
+#[cfg(test)]
 mod tests;
 mod time_model;
 

@@ -14,5 +14,7 @@ mod events;
 mod generate;
 mod lifecycle;
 mod load;
+mod program;
+mod recorded;
 mod replay;
 mod support;
