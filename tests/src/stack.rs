@@ -104,7 +104,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Sends one prompt again and again until the filter steers it: the index has then come all the way round.
+    /// Sends one prompt again and again until the filter steers it, or would if it did not only observe: the index has then
+    /// come all the way round.
     ///
     /// # Errors
     /// When it does not within 20 seconds.
