@@ -46,6 +46,8 @@ impl Context for RequestContext {}
 
 impl HttpContext for RequestContext {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
+        #[cfg(feature = "fault-injection")]
+        super::fault::on_request();
         self.step(|exchange, filter| exchange.request_headers(&Envoy, filter, end_of_stream))
     }
 

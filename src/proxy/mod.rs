@@ -3,6 +3,8 @@
 #![allow(unsafe_code, reason = "`abi` alone holds the calls into the host; nothing else here is unsafe")]
 
 mod abi;
+#[cfg(feature = "fault-injection")]
+mod fault;
 mod filter;
 mod host;
 mod publisher;

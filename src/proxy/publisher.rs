@@ -32,6 +32,8 @@ impl Publishers {
         } else {
             CallAnswer { status: host::call_status(), body: host::call_body(body_len) }
         };
+        #[cfg(feature = "fault-injection")]
+        super::fault::on_answer(&answer.body);
         self.0.iter_mut().for_each(|publisher| publisher.answered(&Envoy, call, &answer));
     }
 }

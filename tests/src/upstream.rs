@@ -30,7 +30,9 @@ impl Upstream {
         let echo = async move |method: Method, uri: Uri, headers: HeaderMap, body: axum::body::Bytes| {
             let headers: Value = headers
                 .iter()
-                .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+                .map(|(name, value)| {
+                    (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+                })
                 .collect();
             Json(json!({
                 "served_by": address.to_string(),
