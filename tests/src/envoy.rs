@@ -125,6 +125,12 @@ impl Envoy {
         self.process.log()
     }
 
+    /// The last lines of its log.
+    #[must_use]
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.process.log_tail(lines)
+    }
+
     /// The counters and gauges whose name matches `filter`, a regular expression, by their full name.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use crate::bootstrap::{Bootstrap, Publisher};
@@ -112,15 +112,19 @@ impl Stack {
     pub async fn wait_until_steering(&self) -> Result<()> {
         let client = Client::http1(self.url())?;
         let prompt = client::tokens(u64::MAX, 256);
-        wait::until_ok(STEER_DEADLINE, "the filter to steer", async || {
+        let waited = wait::until_ok(STEER_DEADLINE, "the filter to steer", async || {
             client.complete(&prompt, 1).await?;
             let counted = self.envoy.prometheus().await?;
-            let steered = counted.sum("warmroute_requests_total", &[("outcome", "steered")]);
-            ensure!(steered > 0.0, "so far {:?}", counted.sums_by("warmroute_requests_total", "reason", &[]));
-            Ok(())
-        })
-        .await
-        .with_context(|| self.envoy.log().lines().rev().take(10).collect::<Vec<_>>().join("\n"))
+            let by_outcome = counted.sums_by("warmroute_requests_total", "outcome", &[]);
+            let steered = ["steered", "observed"].iter().filter_map(|outcome| by_outcome.get(*outcome));
+            if steered.sum::<f64>() > 0.0 {
+                return Ok(());
+            }
+            let mut by_reason = counted.sums_by("warmroute_requests_total", "reason", &[]);
+            by_reason.retain(|_, requests| *requests > 0.0);
+            bail!("so far {by_reason:?}")
+        });
+        waited.await.map_err(|error| anyhow!("{error}\n{}", self.envoy.log_tail(10)))
     }
 
     /// Kills everything and removes the logs, as they no longer matter.

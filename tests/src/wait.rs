@@ -31,15 +31,18 @@ pub async fn until_ok<T, E: Display>(
     mut poll: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T> {
     let end = Instant::now() + deadline;
+    let mut last = None;
     loop {
-        let last = match tokio::time::timeout_at(end, poll()).await {
+        match tokio::time::timeout_at(end, poll()).await {
             Ok(Ok(found)) => return Ok(found),
-            Ok(Err(error)) => format!("{error:#}"),
-            Err(_) => "no answer".to_owned(),
-        };
+            Ok(Err(error)) => last = Some(format!("{error:#}")),
+            Err(_) => {
+                last.get_or_insert_with(|| "no answer".to_owned());
+            }
+        }
         if Instant::now() >= end {
-            let colon = if last.is_empty() { "" } else { ": " };
-            bail!("waited {deadline:?} for {what}{colon}{last}");
+            let last = last.filter(|last| !last.is_empty()).map(|last| format!(": {last}"));
+            bail!("waited {deadline:?} for {what}{}", last.unwrap_or_default());
         }
         sleep(PAUSE).await;
     }
