@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+/// Within a target directory.
+const PLUGIN: &str = "wasm32-wasip1/wasm/warmroute.wasm";
+
 /// A directory for the logs and configurations of one run. It stays, and says so, unless it is removed: whoever looks
 /// for the reason of a failure finds it there.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
 pub fn plugin() -> Result<PathBuf> {
     match env::var_os("WARMROUTE_WASM") {
         Some(path) => built(PathBuf::from(path)),
-        None => built(target_dir()?.join("wasm32-wasip1/wasm/warmroute.wasm")),
+        None => built(target_dir()?.join(PLUGIN)),
     }
 }
 
@@ -59,15 +62,16 @@ pub fn plugin() -> Result<PathBuf> {
 /// # Errors
 /// When it is not there.
 pub fn faulty_plugin() -> Result<PathBuf> {
-    built(faulty_plugin_path()?)
+    built(faulty_target_dir()?.join(PLUGIN))
 }
 
-/// Where the plugin that panics on demand is put.
+/// Cargo's target directory for the plugin that panics on demand: one of its own, so that it never lies where the real
+/// one is looked for.
 ///
 /// # Errors
 /// When the running program does not lie in a target directory.
-pub fn faulty_plugin_path() -> Result<PathBuf> {
-    Ok(target_dir()?.join("wasm32-wasip1/wasm/warmroute-faulty.wasm"))
+pub fn faulty_target_dir() -> Result<PathBuf> {
+    Ok(target_dir()?.join("faulty"))
 }
 
 /// `target/debug`, be the running program a binary of it or a test in its `deps`.

@@ -1,8 +1,8 @@
 //! Building the plugin and the programs.
 
-use std::fs;
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use warmroute_e2e::workspace;
 
 use crate::{run, tools};
@@ -14,22 +14,21 @@ pub(crate) fn all() -> Result<()> {
 }
 
 fn plugin() -> Result<()> {
-    plugin_with(&[])
+    run::to_end(&mut plugin_build()?)
 }
 
-/// The plugin that panics on demand, beside the real one. Build it first: both come out under one name.
+/// The plugin that panics on demand, for the tests of what a dead VM costs.
 pub(crate) fn faulty_plugin() -> Result<()> {
-    plugin_with(&["--features", "fault-injection"])?;
-    let built = workspace::target_dir()?.join("wasm32-wasip1/wasm/warmroute.wasm");
-    fs::copy(&built, workspace::faulty_plugin_path()?).context("cannot copy the plugin")?;
-    Ok(())
+    let mut build = plugin_build()?;
+    build.args(["--features", "fault-injection"]).env("CARGO_TARGET_DIR", workspace::faulty_target_dir()?);
+    run::to_end(&mut build)
 }
 
-fn plugin_with(features: &[&str]) -> Result<()> {
+fn plugin_build() -> Result<Command> {
     tools::add_wasm_targets()?;
-    let target = ["--target", "wasm32-wasip1", "--profile", "wasm"];
     let mut build = run::cargo(&["build", "--locked", "--package", "warmroute", "--lib"])?;
-    run::to_end(build.args(target).args(features))
+    build.args(["--target", "wasm32-wasip1", "--profile", "wasm"]);
+    Ok(build)
 }
 
 fn programs() -> Result<()> {

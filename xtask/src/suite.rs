@@ -83,8 +83,8 @@ impl Step {
             Self::Build => build::all(),
             Self::Unit => cargo(&["test", "--locked", "--workspace", "--exclude", "warmroute-e2e"]),
             Self::E2e => {
-                build::faulty_plugin()?;
                 build::all()?;
+                build::faulty_plugin()?;
                 // Each scenario starts some six processes; two cores bear two scenarios.
                 cargo(&["test", "--locked", "--package", "warmroute-e2e", "--", "--test-threads=2"])
             }
