@@ -74,6 +74,11 @@ impl Client {
         self.http.post(format!("{}{path}", self.base))
     }
 
+    /// A GET request to `path`.
+    pub fn get(&self, path: &str) -> RequestBuilder {
+        self.http.get(format!("{}{path}", self.base))
+    }
+
     /// Completes a prompt of token IDs in one piece.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Every command a person types: `cargo xtask --help`.
 
+mod bench;
 mod build;
 mod demo;
 mod run;
@@ -27,6 +28,9 @@ enum Command {
     Test(suite::Options),
     /// Show what warmroute does: the same conversations without and with it
     Demo(demo::Options),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Print the path of the pinned Envoy, fetching it first where need be
     Envoy,
 }
@@ -46,6 +50,7 @@ fn dispatch(command: &Command) -> Result<()> {
         Command::Build => build::all(),
         Command::Test(options) => suite::run(options),
         Command::Demo(options) => demo::run(options),
+        Command::Bench(bench) => bench::run(bench),
         Command::Envoy => {
             println!("{}", warmroute_e2e::envoy_binary::path()?.display());
             Ok(())

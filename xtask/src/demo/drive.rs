@@ -32,8 +32,8 @@ struct Dialogue {
     rest: Vec<Vec<u32>>,
 }
 
-/// Sends all of `plan`; the outcomes come in the plan's order.
-pub(crate) async fn through(client: &Client, plan: &Plan, way: &str) -> Result<Vec<Outcome>> {
+/// Sends all of `plan`; the outcomes come in the plan's order. Shows its progress under the name `way`, if it has one.
+pub(crate) async fn through(client: &Client, plan: &Plan, way: Option<&str>) -> Result<Vec<Outcome>> {
     let dialogues: Vec<_> =
         plan.conversations.iter().map(|said| Arc::new(Mutex::new(Dialogue::new(said)))).collect();
     let places = Arc::new(Semaphore::new(CONCURRENCY));
@@ -67,7 +67,8 @@ async fn turn(
     (position, outcome)
 }
 
-fn progress(way: &str, done: usize, all: usize) {
+fn progress(way: Option<&str>, done: usize, all: usize) {
+    let Some(way) = way else { return };
     let mut terminal = io::stderr();
     if terminal.is_terminal() {
         let _ = write!(terminal, "\r{way}: {done} of {all} requests");

@@ -62,7 +62,7 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// The smallest of the sorted times that at least `percent` of them do not exceed, to a tenth of a millisecond.
-fn percentile_ms(sorted: &[Duration], percent: usize) -> f64 {
+pub(crate) fn percentile_ms(sorted: &[Duration], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     let time = rank.checked_sub(1).and_then(|index| sorted.get(index)).copied().unwrap_or_default();
     (time.as_secs_f64() * 1e4).round() / 10.0

@@ -2,17 +2,17 @@
 //!
 //! Each of the two ways gets a stack of its own with cold caches, so that neither finds what the other left behind.
 
-mod drive;
-mod figures;
+pub(crate) mod drive;
+pub(crate) mod figures;
 mod ideal;
-mod plan;
+pub(crate) mod plan;
 mod report;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use warmroute_e2e::{Client, Stack, envoy_binary};
+use warmroute_e2e::{Client, Stack, StackBuilder, envoy_binary};
 
 use self::drive::Outcome;
 use self::figures::{Decisions, Figures};
@@ -77,7 +77,7 @@ async fn demo(options: &Options) -> Result<()> {
 
 async fn baseline(plan: &Plan) -> Result<(Figures, Vec<Outcome>)> {
     let stack = start("demo-plain").await?;
-    let outcomes = drive::through(&Client::http1(stack.plain_url())?, plan, "plain Envoy").await?;
+    let outcomes = drive::through(&Client::http1(stack.plain_url())?, plan, Some("plain Envoy")).await?;
     let figures = Figures::of(&outcomes, stack.engines());
     stack.stop().await?;
     Ok((figures, outcomes))
@@ -87,13 +87,17 @@ async fn warmroute(plan: &Plan) -> Result<(Stack, Figures, Decisions, Vec<Outcom
     let stack = start("demo").await?;
     stack.wait_until_steering().await?;
     let before = Decisions::of(&stack.envoy.prometheus().await?);
-    let outcomes = drive::through(&Client::http1(stack.url())?, plan, "warmroute").await?;
+    let outcomes = drive::through(&Client::http1(stack.url())?, plan, Some("warmroute")).await?;
     let decisions = Decisions::of(&stack.envoy.prometheus().await?).since(&before);
     let figures = Figures::of(&outcomes, stack.engines());
     Ok((stack, figures, decisions, outcomes))
 }
 
 async fn start(name: &str) -> Result<Stack> {
-    let stack = Stack::builder(name).engines(ENGINES).block_size(BLOCK_SIZE).engine_flags(ENGINE_FLAGS);
-    stack.start().await
+    stack(name).start().await
+}
+
+/// The demo's stack.
+pub(crate) fn stack(name: &str) -> StackBuilder {
+    Stack::builder(name).engines(ENGINES).block_size(BLOCK_SIZE).engine_flags(ENGINE_FLAGS)
 }
