@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 
-use warmroute_routing::choose::{Choice, Limits, LongestPrefix, Prompt, Selection, select};
+use warmroute_routing::choose::{Choice, Limits, LongestPrefix, Prompt, Question, Selection, select};
 use warmroute_routing::hash::{SequenceHash, sequence_hashes};
 
 use crate::host::Host;
@@ -140,15 +140,14 @@ pub fn decide(
     if candidates.is_empty() {
         return fallback(Reason::NoWorkers, None);
     }
-    let prompt = Prompt { hashes: &hashes, tokens, block_size: view.pool.block_size };
+    let blocks = u32::try_from(hashes.len()).unwrap_or(u32::MAX);
+    let prompt = Prompt { blocks, tokens, block_size: view.pool.block_size };
     let limits = Limits { max_reads: bounds.max_page_reads, choices: bounds.max_destinations };
+    let question = Question { prompt, candidates: &candidates, policy: &LongestPrefix, limits, tie };
     let mut pages = index.pages(host, &snapshot);
-    let selection = select(&mut pages, view.shape(), &prompt, &candidates, &LongestPrefix, limits, tie);
-    let lookup = LookupFigures {
-        prompt_blocks: u32::try_from(hashes.len()).unwrap_or(u32::MAX),
-        reads: selection.reads,
-        index_age_us: snapshot.age_us,
-    };
+    let selection = select(&mut pages, view.shape(), &hashes, &question);
+    let lookup =
+        LookupFigures { prompt_blocks: blocks, reads: selection.reads, index_age_us: snapshot.age_us };
     match Route::new(&snapshot, &selection, &prompt, lookup) {
         Some(route) => Decision::Route(route),
         None => fallback(Reason::Cold, Some(lookup)),
@@ -239,7 +238,7 @@ impl Route {
     fn new(
         snapshot: &Snapshot,
         selection: &Selection,
-        prompt: &Prompt<'_>,
+        prompt: &Prompt,
         lookup: LookupFigures,
     ) -> Option<Self> {
         let holding = |choice: &&Choice| choice.depths.any() > 0;

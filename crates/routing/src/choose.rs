@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use crate::hash::SequenceHash;
-use crate::lookup::{Depths, IndexShape, Match, PageStore, Refine, lookup};
+use crate::lookup::{Depths, Extent, IndexShape, Lookup, Match, PageStore, Progress, Refine, Scope};
 use crate::page::Slot;
 
 mod longest_prefix;
@@ -16,9 +16,9 @@ pub use longest_prefix::LongestPrefix;
 
 /// What a request is about to ask of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prompt<'a> {
-    /// The full blocks' hashes.
-    pub hashes: &'a [SequenceHash],
+pub struct Prompt {
+    /// Full blocks.
+    pub blocks: u32,
     /// All tokens, those of a last block that is not full included.
     pub tokens: u64,
     /// Tokens in a block.
@@ -63,7 +63,7 @@ pub struct Cost {
 /// - It is called for each candidate and each page read, so it does not allocate.
 pub trait Policy {
     /// The cost of sending `prompt` to a worker that holds `depths` of it and has `load` in hand.
-    fn cost(&self, prompt: &Prompt<'_>, depths: &Depths, load: &Load) -> Cost;
+    fn cost(&self, prompt: &Prompt, depths: &Depths, load: &Load) -> Cost;
 }
 
 /// How far a selection goes.
@@ -99,30 +99,72 @@ pub struct Selection {
     pub capped: bool,
 }
 
-/// Selects the cheapest of `candidates`, which ascend by slot. No candidates: no choices.
-///
-/// Among equals the choice is spread by `tie`, a number that should differ from one request to the next.
-pub fn select<S: PageStore>(
+/// A selection in progress, for a prompt that may still arrive.
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    lookup: Lookup,
+}
+
+/// What a selection is about.
+pub struct Question<'a, P> {
+    /// The prompt; while it arrives, what is expected of it.
+    pub prompt: Prompt,
+    /// The workers that it may go to, ascending by slot.
+    pub candidates: &'a [Candidate],
+    /// The rule.
+    pub policy: &'a P,
+    /// How far the selection goes.
+    pub limits: Limits,
+    /// A number that should differ from one request to the next: among equals the choice is spread by it.
+    pub tie: u64,
+}
+
+/// Selects the cheapest worker for a prompt that is there. No candidates: no choices.
+pub fn select<S: PageStore, P: Policy>(
     store: &mut S,
     shape: IndexShape,
-    prompt: &Prompt<'_>,
-    candidates: &[Candidate],
-    policy: &impl Policy,
-    limits: Limits,
-    tie: u64,
+    hashes: &[SequenceHash],
+    question: &Question<'_, P>,
 ) -> Selection {
-    let is_candidate = |slot| candidates.binary_search_by_key(&slot, |candidate| candidate.slot).is_ok();
-    let mut contest = Contest { policy, prompt, candidates, unmatched: None };
-    let found = lookup(store, shape, prompt.hashes, is_candidate, limits.max_reads, &mut contest);
-    let choices = contest.ranking(&found.workers, limits.choices, tie);
-    Selection { choices, reads: found.reads, capped: found.capped }
+    let mut selector = Selector::default();
+    selector.advance(store, shape, hashes, true, question);
+    selector.selection(question)
+}
+
+// === impl Selector ===
+
+impl Selector {
+    /// Looks up the blocks that are there. `whole`: they are the whole prompt.
+    ///
+    /// [`Progress::Done`]: whatever came yet, [`Selector::selection`] would not choose another, if the prompt turns out
+    /// as long as expected. So it is at the end of a prompt, and where the cap on reads is reached: each call may cost a
+    /// read or more, so call it for a good many new blocks at once.
+    pub fn advance<S: PageStore, P: Policy>(
+        &mut self,
+        store: &mut S,
+        shape: IndexShape,
+        hashes: &[SequenceHash],
+        whole: bool,
+        question: &Question<'_, P>,
+    ) -> Progress {
+        let candidates = question.candidates;
+        let live = |slot| candidates.binary_search_by_key(&slot, |candidate| candidate.slot).is_ok();
+        let scope = Scope { store, shape, live, max_reads: question.limits.max_reads };
+        let extent = Extent { hashes, expected_blocks: (!whole).then_some(question.prompt.blocks) };
+        self.lookup.advance(scope, extent, &mut Contest::new(question))
+    }
+
+    /// The best by what is known so far.
+    pub fn selection<P: Policy>(&self, question: &Question<'_, P>) -> Selection {
+        let found = self.lookup.matches();
+        let choices = Contest::new(question).ranking(&found.workers, question.limits.choices, question.tie);
+        Selection { choices, reads: found.reads, capped: found.capped }
+    }
 }
 
 /// The candidates, and what their costs are bounded by.
 struct Contest<'a, P> {
-    policy: &'a P,
-    prompt: &'a Prompt<'a>,
-    candidates: &'a [Candidate],
+    question: &'a Question<'a, P>,
     /// The least cost of those without a match: known once the matches are.
     unmatched: Option<Option<Cost>>,
 }
@@ -141,9 +183,13 @@ impl Cost {
 
 // === impl Contest ===
 
-impl<P: Policy> Contest<'_, P> {
+impl<'a, P: Policy> Contest<'a, P> {
+    fn new(question: &'a Question<'a, P>) -> Self {
+        Self { question, unmatched: None }
+    }
+
     fn cost(&self, depths: &Depths, load: &Load) -> Cost {
-        self.policy.cost(self.prompt, depths, load)
+        self.question.policy.cost(&self.question.prompt, depths, load)
     }
 
     /// The candidates with what was found of them. Both lists ascend by slot.
@@ -152,7 +198,7 @@ impl<P: Policy> Contest<'_, P> {
         matches: &'m [Match],
     ) -> impl Iterator<Item = (&'m Candidate, Option<(usize, &'m Match)>)> {
         let mut matches = matches.iter().enumerate().peekable();
-        self.candidates.iter().map(move |candidate| {
+        self.question.candidates.iter().map(move |candidate| {
             while matches.next_if(|(_, found)| found.slot < candidate.slot).is_some() {}
             (candidate, matches.next_if(|(_, found)| found.slot == candidate.slot))
         })
@@ -166,7 +212,7 @@ impl<P: Policy> Contest<'_, P> {
     }
 
     fn ranking(&self, matches: &[Match], choices: usize, tie: u64) -> Vec<Choice> {
-        let first = tie.checked_rem(self.candidates.len() as u64).unwrap_or(0) as usize;
+        let first = tie.checked_rem(self.question.candidates.len() as u64).unwrap_or(0) as usize;
         let ranked = self.with_matches(matches).map(|(candidate, found)| {
             let depths = found.map_or(Depths::default(), |(_, found)| found.at_least);
             Choice { slot: candidate.slot, depths, cost: self.cost(&depths, &candidate.load) }

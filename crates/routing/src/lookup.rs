@@ -10,6 +10,9 @@
 //! 2. the deepest block that anybody holds;
 //! 3. the workers whose exact depth can still change the outcome, as a [`Refine`] says.
 //!
+//! A prompt may be looked up while it still arrives: [`Lookup::advance`] goes as far as the blocks that are there allow,
+//! and says whether more of them could change anything.
+//!
 //! The number of reads is capped. What is not known then is taken at its lower bound: a lookup never claims a block that
 //! it has not seen. A page that is missing, broken or of another generation reads as empty, which can only make a match
 //! shorter.
@@ -75,14 +78,53 @@ pub struct Matches {
     pub capped: bool,
 }
 
-/// One search in progress.
-struct Search<'a, S, L> {
-    store: &'a mut S,
-    shape: IndexShape,
-    hashes: &'a [SequenceHash],
-    live: L,
-    max_reads: u32,
+/// What a lookup reads from, and within which limits.
+pub struct Scope<'a, S, L> {
+    /// The pages.
+    pub store: &'a mut S,
+    /// The index that they belong to.
+    pub shape: IndexShape,
+    /// Which slots count; holders in others are passed over.
+    pub live: L,
+    /// Pages that may be read in the whole lookup, the first not counted.
+    pub max_reads: u32,
+}
+
+/// How much of a prompt is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent<'a> {
+    /// The hashes of the blocks that are there. From one call to the next they only grow.
+    pub hashes: &'a [SequenceHash],
+    /// How many blocks the whole prompt has, if it is not there yet; an estimate will do.
+    pub expected_blocks: Option<u32>,
+}
+
+/// Whether a lookup is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More blocks would not change the outcome.
+    Done,
+    /// More blocks may change the outcome.
+    MoreBlocks,
+}
+
+/// A lookup in progress.
+#[derive(Clone, Debug, Default)]
+pub struct Lookup {
     found: Matches,
+    /// Blocks in the whole prompt, by the last call.
+    total: u32,
+    /// The deepest block that anybody holds has at least and at most this many before it, itself included.
+    deepest: (u32, u32),
+    /// Whether the first block has been read.
+    started: bool,
+}
+
+/// One call's share of a lookup.
+struct Search<'a, 's, S, L> {
+    scope: Scope<'s, S, L>,
+    hashes: &'a [SequenceHash],
+    found: &'a mut Matches,
     /// The holders of the block that was read last.
     holders: Vec<Holder>,
 }
@@ -90,23 +132,15 @@ struct Search<'a, S, L> {
 /// The reads are used up.
 struct Capped;
 
-/// Looks up how deep each live worker matches the blocks `hashes`.
-///
-/// `live` tells which slots count; holders in others are passed over. At most `max_reads` pages are read, but the first.
-pub fn lookup<S: PageStore>(
-    store: &mut S,
-    shape: IndexShape,
+/// Looks up how deep each live worker matches a whole prompt's blocks.
+pub fn lookup<S: PageStore, L: Fn(Slot) -> bool>(
+    scope: Scope<'_, S, L>,
     hashes: &[SequenceHash],
-    live: impl Fn(Slot) -> bool,
-    max_reads: u32,
     refine: &mut impl Refine,
 ) -> Matches {
-    let found = Matches::default();
-    let mut search = Search { store, shape, hashes, live, max_reads, found, holders: Vec::new() };
-    if search.run(refine).is_err() {
-        search.found.capped = true;
-    }
-    search.found
+    let mut lookup = Lookup::default();
+    lookup.advance(scope, Extent { hashes, expected_blocks: None }, refine);
+    lookup.found
 }
 
 // === impl RefineAll ===
@@ -174,10 +208,20 @@ impl Match {
         self.at_least.0.into_iter().zip(self.at_most.0).map(|(low, high)| (low, high.max(low)))
     }
 
-    /// The block whose holders halve the widest doubt.
-    fn probe(&self) -> Option<u32> {
-        let (low, high) = self.intervals().max_by_key(|(low, high)| high - low)?;
+    /// The block, of those that are there, whose holders narrow the widest doubt.
+    fn probe(&self, known_blocks: u32) -> Option<u32> {
+        let within = self.intervals().map(|(low, high)| (low, high.min(known_blocks)));
+        let (low, high) = within.max_by_key(|(low, high)| high.saturating_sub(*low))?;
         (high > low).then(|| low + (high - low) / 2)
+    }
+
+    /// The prompt turns out to have another number of blocks. What was only bounded by the old number is by the new.
+    fn rescale(&mut self, old_total: u32, total: u32) {
+        for (low, high) in self.at_least.0.iter().zip(&mut self.at_most.0) {
+            if *high == old_total {
+                *high = total.max(*low);
+            }
+        }
     }
 
     /// Takes in whether the worker holds block `block` and where. Pages may change between two reads, so a later read
@@ -195,34 +239,99 @@ impl Match {
     }
 }
 
-// === impl Search ===
+// === impl Lookup ===
 
-impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, S, L> {
-    fn run(&mut self, refine: &mut impl Refine) -> Result<(), Capped> {
-        let blocks = u32::try_from(self.hashes.len()).unwrap_or(u32::MAX);
-        if blocks == 0 || self.fetch(0) == 0 {
-            return Ok(());
+impl Lookup {
+    /// Goes on as far as the blocks that are there allow.
+    ///
+    /// The index must be the same at each call: one of another generation needs a new lookup.
+    pub fn advance<S: PageStore, L: Fn(Slot) -> bool>(
+        &mut self,
+        scope: Scope<'_, S, L>,
+        extent: Extent<'_>,
+        refine: &mut impl Refine,
+    ) -> Progress {
+        let known = u32::try_from(extent.hashes.len()).unwrap_or(u32::MAX);
+        // While more is to come, no bound that was found can be mistaken for the open end.
+        let total = extent.expected_blocks.map_or(known, |expected| expected.max(known.saturating_add(1)));
+        self.rescale(total);
+        let mut search = Search { scope, hashes: extent.hashes, found: &mut self.found, holders: Vec::new() };
+        if !self.started {
+            if known == 0 {
+                return if total == 0 { Progress::Done } else { Progress::MoreBlocks };
+            }
+            self.started = true;
+            search.begin(total);
+            self.deepest = (1, total);
         }
-        self.found.workers = self.holders.iter().map(|holder| Match::unseen(holder.slot, blocks)).collect();
-        self.absorb(0);
-        self.find_deepest(blocks)?;
-        while let Some(block) =
-            refine.next(&self.found.workers).and_then(|i| self.found.workers.get(i)?.probe())
-        {
-            self.probe(block)?;
+        if search.found.workers.is_empty() {
+            return Progress::Done;
         }
-        Ok(())
+        search.run(&mut self.deepest, known, total, refine).unwrap_or_else(|Capped| {
+            self.found.capped = true;
+            Progress::Done
+        })
     }
 
-    /// Finds the deepest block that anybody holds.
-    fn find_deepest(&mut self, blocks: u32) -> Result<(), Capped> {
-        let (mut low, mut high) = (1, blocks);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.probe(middle)? > 0 {
-                low = middle + 1;
+    /// What was found so far.
+    pub fn matches(&self) -> &Matches {
+        &self.found
+    }
+
+    fn rescale(&mut self, total: u32) {
+        let old = std::mem::replace(&mut self.total, total);
+        if self.started && old != total {
+            self.found.workers.iter_mut().for_each(|found| found.rescale(old, total));
+            if self.deepest.1 == old {
+                self.deepest.1 = total.max(self.deepest.0);
+            }
+        }
+    }
+}
+
+// === impl Search ===
+
+impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
+    fn begin(&mut self, total: u32) {
+        self.fetch(0);
+        self.found.workers = self.holders.iter().map(|holder| Match::unseen(holder.slot, total)).collect();
+        self.absorb(0);
+    }
+
+    fn run(
+        &mut self,
+        deepest: &mut (u32, u32),
+        known: u32,
+        total: u32,
+        refine: &mut impl Refine,
+    ) -> Result<Progress, Capped> {
+        self.find_deepest(deepest, known, total)?;
+        while let Some(found) = refine.next(&self.found.workers).and_then(|i| self.found.workers.get(i)) {
+            match found.probe(known) {
+                Some(block) => self.probe(block)?,
+                None if found.doubt() > 0 => return Ok(Progress::MoreBlocks),
+                None => break,
+            };
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Finds the deepest block that anybody holds, or that somebody holds all that are there.
+    fn find_deepest(&mut self, (low, high): &mut (u32, u32), known: u32, total: u32) -> Result<(), Capped> {
+        // The last block that is there tells whether the end is open. Of a whole prompt it tells no more than any other.
+        if *high == total && known < total && *low < known {
+            if self.probe(known - 1)? > 0 {
+                *low = known;
             } else {
-                high = middle;
+                *high = known - 1;
+            }
+        }
+        while *low < (*high).min(known) {
+            let middle = *low + ((*high).min(known) - *low) / 2;
+            if self.probe(middle)? > 0 {
+                *low = middle + 1;
+            } else {
+                *high = middle;
             }
         }
         Ok(())
@@ -230,7 +339,7 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, S, L> {
 
     /// Reads the holders of a block into what is known of each worker; returns how many there are.
     fn probe(&mut self, block: u32) -> Result<usize, Capped> {
-        if self.found.reads >= self.max_reads {
+        if self.found.reads >= self.scope.max_reads {
             return Err(Capped);
         }
         let holders = self.fetch(block);
@@ -252,15 +361,15 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, S, L> {
     fn fetch(&mut self, block: u32) -> usize {
         self.holders.clear();
         let Some(hash) = self.hashes.get(block as usize) else { return 0 };
-        let number = self.shape.page_bits.page_of(*hash);
+        let number = self.scope.shape.page_bits.page_of(*hash);
         self.found.reads += 1;
-        let Some(bytes) = self.store.read(number) else { return 0 };
+        let Some(bytes) = self.scope.store.read(number) else { return 0 };
         let Ok(page) = Page::parse(bytes.as_ref()) else { return 0 };
         let header = page.header();
-        if header.generation != self.shape.generation || header.number != number {
+        if header.generation != self.scope.shape.generation || header.number != number {
             return 0;
         }
-        let live = &self.live;
+        let live = &self.scope.live;
         let holders = page.find(*hash).into_iter().flat_map(Holders::iter);
         self.holders.extend(holders.filter(|holder| live(holder.slot)));
         self.holders.len()
@@ -315,8 +424,12 @@ mod tests {
         Pages(by_page.into_iter().map(page).collect())
     }
 
+    fn scope<S: PageStore>(store: &mut S, max_reads: u32) -> Scope<'_, S, fn(Slot) -> bool> {
+        Scope { store, shape: SHAPE, live: |_| true, max_reads }
+    }
+
     fn look(pages: &mut Pages, hashes: &[SequenceHash], max_reads: u32) -> Matches {
-        lookup(pages, SHAPE, hashes, |_| true, max_reads, &mut RefineAll)
+        lookup(scope(pages, max_reads), hashes, &mut RefineAll)
     }
 
     fn any_depths() -> impl Strategy<Value = Vec<Depths>> {
@@ -356,6 +469,49 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_prompt_that_arrives_in_parts_is_matched_as_if_it_had_come_at_once(
+            depths in any_depths(),
+            steps in proptest::collection::vec((1..40u32, 0..200u32), 1..8),
+        ) {
+            let blocks: u32 = steps.iter().map(|(step, _)| step).sum();
+            let hashes = hashes(blocks);
+            let mut pages = publish(&hashes, &depths);
+            let at_once = look(&mut pages, &hashes, u32::MAX);
+            let (mut lookup, mut known) = (Lookup::default(), 0);
+            for (step, guess) in steps {
+                known += step;
+                let hashes = &hashes[..known as usize];
+                let expected_blocks = (known < blocks).then_some(guess);
+                let extent = Extent { hashes, expected_blocks };
+                let progress = lookup.advance(scope(&mut pages, u32::MAX), extent, &mut RefineAll);
+                if progress == Progress::Done {
+                    break;
+                }
+                // Somebody holds all that is there, so more may matter.
+                prop_assert!(known < blocks && lookup.matches().workers.iter().any(|m| m.at_least.any() == known));
+            }
+            prop_assert_eq!(&lookup.matches().workers, &at_once.workers);
+        }
+    }
+
+    #[test]
+    fn a_long_prompt_is_done_at_the_first_block_that_nobody_holds() {
+        let hashes = hashes(400);
+        let mut pages = publish(&hashes, &[Depths::all_gpu(90), Depths::all_gpu(120)]);
+        let mut lookup = Lookup::default();
+        let mut advance = |known: usize| {
+            let extent = Extent { hashes: &hashes[..known], expected_blocks: Some(400) };
+            lookup.advance(scope(&mut pages, 64), extent, &mut RefineAll)
+        };
+        assert_eq!(advance(0), Progress::MoreBlocks);
+        assert_eq!(advance(100), Progress::MoreBlocks);
+        assert_eq!(advance(130), Progress::Done);
+        let depths: Vec<_> = lookup.matches().workers.iter().map(|found| found.at_least.any()).collect();
+        assert_eq!(depths, [90, 120]);
+    }
+
     #[test]
     fn a_cold_prompt_costs_one_read() {
         let hashes = hashes(512);
@@ -375,7 +531,8 @@ mod tests {
     fn slots_that_are_not_live_count_for_nothing() {
         let hashes = hashes(64);
         let mut pages = publish(&hashes, &[Depths::all_gpu(60), Depths::all_gpu(20)]);
-        let found = lookup(&mut pages, SHAPE, &hashes, |s| s == slot(1), 64, &mut RefineAll);
+        let scope = Scope { store: &mut pages, shape: SHAPE, live: |s| s == slot(1), max_reads: 64 };
+        let found = lookup(scope, &hashes, &mut RefineAll);
         assert_eq!(
             found.workers,
             [Match { slot: slot(1), at_least: Depths::all_gpu(20), at_most: Depths::all_gpu(20) }]
@@ -387,7 +544,8 @@ mod tests {
         let hashes = hashes(8);
         let shape = IndexShape { generation: Generation(4), ..SHAPE };
         let mut pages = publish(&hashes, &[Depths::all_gpu(8)]);
-        assert!(lookup(&mut pages, shape, &hashes, |_| true, 64, &mut RefineAll).workers.is_empty());
+        let foreign = Scope { shape, ..scope(&mut pages, 64) };
+        assert!(lookup(foreign, &hashes, &mut RefineAll).workers.is_empty());
 
         let first = SHAPE.page_bits.page_of(hashes[0]);
         let other =
@@ -410,7 +568,7 @@ mod tests {
         }
         let hashes = hashes(100);
         let mut store = Flicker(publish(&hashes, &[Depths::all_gpu(90), Depths::all_gpu(10)]), false);
-        let found = lookup(&mut store, SHAPE, &hashes, |_| true, 64, &mut RefineAll);
+        let found = lookup(scope(&mut store, 64), &hashes, &mut RefineAll);
         assert!(!found.capped && found.workers.iter().all(|found| found.at_least.any() <= 90));
     }
 }

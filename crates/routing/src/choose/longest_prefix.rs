@@ -12,7 +12,7 @@ pub struct LongestPrefix;
 // === impl LongestPrefix ===
 
 impl Policy for LongestPrefix {
-    fn cost(&self, _prompt: &Prompt<'_>, depths: &Depths, load: &Load) -> Cost {
+    fn cost(&self, _prompt: &Prompt, depths: &Depths, load: &Load) -> Cost {
         Cost { first: -f64::from(depths.any()), then: f64::from(load.requests) }
     }
 }

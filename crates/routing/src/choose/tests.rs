@@ -6,6 +6,8 @@ use super::*;
 use crate::Tier;
 use crate::page::{Generation, Holder, PageBits, PageHeader, PageWriter};
 
+const PROMPT: Prompt = Prompt { blocks: 100, tokens: 1600, block_size: 16 };
+const ONE: Limits = Limits { max_reads: u32::MAX, choices: 1 };
 const GENERATION: Generation = Generation(1);
 
 /// One page that holds everything.
@@ -23,8 +25,8 @@ impl PageStore for OnePage {
 struct Weighed(f64);
 
 impl Policy for Weighed {
-    fn cost(&self, prompt: &Prompt<'_>, depths: &Depths, load: &Load) -> Cost {
-        let missing = prompt.hashes.len() as f64 - f64::from(depths.within(Tier::Gpu));
+    fn cost(&self, prompt: &Prompt, depths: &Depths, load: &Load) -> Cost {
+        let missing = f64::from(prompt.blocks) - f64::from(depths.within(Tier::Gpu));
         Cost { first: self.0 * missing + load.prefill_tokens as f64, then: 0.0 }
     }
 }
@@ -67,11 +69,10 @@ fn choose(
     choices: usize,
     tie: u64,
 ) -> (Vec<usize>, u32) {
-    let hashes = hashes(100);
-    let prompt = Prompt { hashes: &hashes, tokens: 1600, block_size: 16 };
+    let (hashes, candidates) = (hashes(100), candidates(loads));
     let limits = Limits { max_reads: 64, choices };
-    let chosen =
-        select(&mut index(&hashes, depths), shape(), &prompt, &candidates(loads), policy, limits, tie);
+    let question = Question { prompt: PROMPT, candidates: &candidates, policy, limits, tie };
+    let chosen = select(&mut index(&hashes, depths), shape(), &hashes, &question);
     (chosen.choices.iter().map(|choice| usize::from(choice.slot.number())).collect(), chosen.reads)
 }
 
@@ -101,14 +102,12 @@ fn no_candidates_no_choice() {
 
 #[test]
 fn a_prompt_under_one_block_is_chosen_for_by_load() {
-    let prompt = Prompt { hashes: &[], tokens: 5, block_size: 16 };
-    let limits = Limits { max_reads: 64, choices: 1 };
-    let chosen =
-        select(&mut index(&[], &[]), shape(), &prompt, &candidates(&[4, 1, 2]), &LongestPrefix, limits, 0);
-    assert_eq!(
-        (chosen.choices[0].slot, chosen.choices[0].depths, chosen.reads),
-        (slot(1), Depths::default(), 0)
-    );
+    let prompt = Prompt { blocks: 0, tokens: 5, block_size: 16 };
+    let candidates = candidates(&[4, 1, 2]);
+    let question = Question { prompt, candidates: &candidates, policy: &LongestPrefix, limits: ONE, tie: 0 };
+    let chosen = select(&mut index(&[], &[]), shape(), &[], &question);
+    let best = chosen.choices[0];
+    assert_eq!((best.slot, best.depths, chosen.reads), (slot(1), Depths::default(), 0));
 }
 
 #[test]
@@ -121,12 +120,12 @@ fn the_longest_prefix_is_found_without_narrowing_the_others() {
 
 #[test]
 fn a_worker_that_is_not_a_candidate_is_never_chosen() {
-    let hashes = hashes(100);
-    let prompt = Prompt { hashes: &hashes, tokens: 1600, block_size: 16 };
+    let (hashes, candidates) = (hashes(100), candidates(&[0, 0]));
     let limits = Limits { max_reads: 64, choices: 8 };
-    let only_worker_0 = &candidates(&[0, 0])[..1];
-    let chosen =
-        select(&mut index(&hashes, &[5, 90]), shape(), &prompt, only_worker_0, &LongestPrefix, limits, 0);
+    let only_worker_0 = &candidates[..1];
+    let question =
+        Question { prompt: PROMPT, candidates: only_worker_0, policy: &LongestPrefix, limits, tie: 0 };
+    let chosen = select(&mut index(&hashes, &[5, 90]), shape(), &hashes, &question);
     assert_eq!(chosen.choices.iter().map(|choice| choice.slot).collect::<Vec<_>>(), [slot(0)]);
     assert_eq!(chosen.choices[0].depths, Depths::all_gpu(5));
 }
@@ -139,11 +138,52 @@ proptest! {
     ) {
         let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
         let policy = Weighed(weight);
-        let hashes = hashes(100);
-        let prompt = Prompt { hashes: &hashes, tokens: 1600, block_size: 16 };
-        let cost = |i: usize| policy.cost(&prompt, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load);
+        let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load);
         let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
         let (chosen, _) = choose(&depths, &loads, &policy, 1, 0);
         prop_assert_eq!(cost(chosen[0]), least);
+    }
+}
+
+/// How many of 100 blocks had to be there before a choice was made, a block at a time, and who was chosen.
+fn choose_early(depths: &[u32], loads: &[u32], policy: &impl Policy) -> (usize, usize) {
+    let (hashes, candidates) = (hashes(100), candidates(loads));
+    let mut store = index(&hashes, depths);
+    let question = Question { prompt: PROMPT, candidates: &candidates, policy, limits: ONE, tie: 0 };
+    let mut selector = Selector::default();
+    let known = (1..=100).find(|known| {
+        let whole = *known == 100;
+        selector.advance(&mut store, shape(), &hashes[..*known], whole, &question) == Progress::Done
+    });
+    (known.unwrap(), usize::from(selector.selection(&question).choices[0].slot.number()))
+}
+
+#[test]
+fn a_cold_prompt_is_decided_by_its_first_block() {
+    assert_eq!(choose_early(&[0, 0], &[3, 1], &LongestPrefix), (1, 1));
+}
+
+#[test]
+fn the_choice_is_made_once_only_one_worker_holds_what_is_there() {
+    assert_eq!(choose_early(&[90, 30], &[0, 0], &LongestPrefix), (31, 0));
+}
+
+#[test]
+fn the_choice_waits_while_two_workers_hold_all_that_is_there() {
+    assert_eq!(choose_early(&[60, 80], &[0, 0], &LongestPrefix), (61, 1));
+    assert_eq!(choose_early(&[100, 100], &[1, 0], &LongestPrefix), (100, 1));
+}
+
+proptest! {
+    #[test]
+    fn choosing_before_the_end_never_changes_who_wins(
+        workers in proptest::collection::vec((0..=100u32, 0..60u32), 1..8),
+        weight in 0.0..3.0f64,
+    ) {
+        let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
+        let policy = Weighed(weight);
+        let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load);
+        let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
+        prop_assert_eq!(cost(choose_early(&depths, &loads, &policy).1), least);
     }
 }
