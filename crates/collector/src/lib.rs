@@ -1,5 +1,22 @@
 //! The collector: listens to the engines' KV-cache events, keeps the exact index and publishes it to every Envoy.
+//!
+//! ```text
+//! frames --wire--> events --engine--> updates --pool (index)--> pages --feed--> Envoys
+//! ```
+//!
+//! * [`wire`] reads what engines send, one module for each format.
+//! * [`engine`] listens to one rank of one engine, and sees to it that each batch is applied once and in order.
+//! * [`pool`] owns the index over the caches of the workers that serve the same model.
+//! * [`feed`] answers the publishers in the Envoys.
+//! * [`server`] puts it behind HTTP, with health and [`metrics`]; [`config`] says what there is.
+//! * [`replay`] feeds recordings through the same decoding and index.
 #![forbid(unsafe_code)]
 
+pub mod config;
+pub mod engine;
+pub mod feed;
+pub mod metrics;
+pub mod pool;
 pub mod replay;
+pub mod server;
 pub mod wire;

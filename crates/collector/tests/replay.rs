@@ -1,4 +1,11 @@
 //! `warmroute-collector replay` over recordings of real engines.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use std::process::{Command, Output};
 

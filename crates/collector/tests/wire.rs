@@ -1,4 +1,11 @@
 //! Every recorded payload is read, and no damage to one panics or reaches the events before it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests may panic"
+)]
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

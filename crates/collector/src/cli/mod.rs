@@ -1,6 +1,8 @@
 //! The command line.
 
+mod logging;
 mod replay;
+mod run;
 
 use std::process::ExitCode;
 
@@ -16,6 +18,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Arguments),
     Replay(replay::Arguments),
 }
 
@@ -25,6 +28,7 @@ const USAGE_ERROR: u8 = 2;
 /// Runs the command that the command line names.
 pub(crate) fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use warmroute_index::Index;
 use warmroute_routing::Tier;
 use warmroute_routing::hash::{Namespace, sequence_hashes};
-use warmroute_routing::lookup::{Depths, IndexShape, PageStore, RefineAll, lookup};
+use warmroute_routing::lookup::{Depths, IndexShape, PageStore, RefineAll, Scope, lookup};
 use warmroute_routing::page::Slot;
 
 use super::line::Query;
@@ -54,7 +54,8 @@ impl Answer {
         let workers: HashMap<Slot, _> =
             index.workers().map(|(_, identity, slot)| (slot, identity.clone())).collect();
         let live = |slot| workers.contains_key(&slot);
-        let matches = lookup(&mut IndexPages(index), shape, &hashes, live, u32::MAX, &mut RefineAll);
+        let scope = Scope { store: &mut IndexPages(index), shape, live, max_reads: u32::MAX };
+        let matches = lookup(scope, &hashes, &mut RefineAll);
         let mut blocks: Vec<_> = matches
             .workers
             .iter()

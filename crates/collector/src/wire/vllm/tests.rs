@@ -9,16 +9,16 @@ fn pack(value: &Value) -> Vec<u8> {
     rmp_serde::to_vec(value).unwrap()
 }
 
-fn batch_of(events: Value) -> Vec<u8> {
+fn batch_of(events: &Value) -> Vec<u8> {
     pack(&json!([1.5, events, 0]))
 }
 
 fn decode(events: Value) -> Batch {
-    Decoder::default().decode(&batch_of(events)).unwrap()
+    Decoder::default().decode(&batch_of(&events)).unwrap()
 }
 
 /// A root store of one block of two tokens, with more fields.
-fn stored_with(fields: Value) -> Value {
+fn stored_with(fields: &Value) -> Value {
     let mut event = json!({
         "type": "BlockStored", "block_hashes": [7], "parent_block_hash": null, "token_ids": [1, 2], "block_size": 2,
         "lora_id": null, "medium": "GPU", "lora_name": null,
@@ -27,7 +27,7 @@ fn stored_with(fields: Value) -> Value {
     event
 }
 
-fn one_stored(fields: Value) -> Stored {
+fn one_stored(fields: &Value) -> Stored {
     let batch = decode(json!([stored_with(fields)]));
     match &*batch.events {
         [Event::Stored(stored)] => stored.clone(),
@@ -51,7 +51,7 @@ fn plain() -> Stored {
 
 #[test]
 fn reads_a_map_and_every_length_of_array() {
-    assert_eq!(one_stored(json!({})), plain());
+    assert_eq!(one_stored(&json!({})), plain());
     let full = json!(["BlockStored", [7], null, [1, 2], 2, null, "GPU", null, null, 0, "full_attention", null, "LOCAL",
         {"an": "owner"}, "session", [[3]], "a field of tomorrow", [[[]]]]);
     for len in 5..=full.as_array().unwrap().len() {
@@ -145,7 +145,7 @@ fn unknown_types_are_counted_whatever_is_in_them() {
 
 #[test]
 fn events_before_a_cut_are_kept() {
-    let whole = batch_of(json!([["BlockRemoved", [1]], ["BlockRemoved", [2]], ["BlockRemoved", [3]]]));
+    let whole = batch_of(&json!([["BlockRemoved", [1]], ["BlockRemoved", [2]], ["BlockRemoved", [3]]]));
     let batch = Decoder::default().decode(&whole[..whole.len() - 4]).unwrap();
     assert_eq!(batch.events.len(), 2);
     assert_eq!(batch.bad, [BadEvent::Cut]);
@@ -169,18 +169,18 @@ fn a_deep_nest_is_one_bad_event() {
 #[test]
 fn only_groups_that_keep_every_token_are_indexed() {
     let mut decoder = Decoder::default();
-    let mut decode = |events: Value| decoder.decode(&batch_of(events)).unwrap();
+    let mut decode = |events: Value| decoder.decode(&batch_of(&events)).unwrap();
     let batch = decode(json!([
-        stored_with(json!({"group_idx": 0, "kv_cache_spec_kind": "sliding_window"})),
-        stored_with(json!({"group_idx": 1, "kv_cache_spec_kind": "full_attention"})),
-        stored_with(json!({"group_idx": 2, "kv_cache_spec_kind": "a kind of tomorrow"})),
+        stored_with(&json!({"group_idx": 0, "kv_cache_spec_kind": "sliding_window"})),
+        stored_with(&json!({"group_idx": 1, "kv_cache_spec_kind": "full_attention"})),
+        stored_with(&json!({"group_idx": 2, "kv_cache_spec_kind": "a kind of tomorrow"})),
     ]));
     assert_eq!((batch.events.len(), batch.skipped.len()), (1, 2));
     // Removals do not tell the kind, and neither may a later store.
     let batch = decode(json!([
         {"type": "BlockRemoved", "block_hashes": [7], "group_idx": 0},
         {"type": "BlockRemoved", "block_hashes": [7], "group_idx": 1},
-        stored_with(json!({"group_idx": 2})),
+        stored_with(&json!({"group_idx": 2})),
     ]));
     assert_eq!(batch.skipped, [Skipped::OtherAttention; 2]);
     assert!(matches!(&*batch.events, [Event::Removed(removed)] if removed.group == Group(1)));
@@ -189,29 +189,30 @@ fn only_groups_that_keep_every_token_are_indexed() {
 #[test]
 fn tokens_that_are_not_the_blocks_are_skipped_and_placeholders_are_not() {
     let batch = decode(json!([
-        stored_with(json!({"token_ids": [1, 2, 3]})),
-        stored_with(json!({"block_hashes": []})),
-        stored_with(json!({"block_size": 0})),
+        stored_with(&json!({"token_ids": [1, 2, 3]})),
+        stored_with(&json!({"block_hashes": []})),
+        stored_with(&json!({"block_size": 0})),
     ]));
     assert_eq!(batch.skipped, [Skipped::Misaligned; 3]);
-    let placeholder = one_stored(json!({"token_ids": [], "block_size": 0, "medium": "CPU"}));
+    let placeholder = one_stored(&json!({"token_ids": [], "block_size": 0, "medium": "CPU"}));
     assert_eq!((placeholder.tokens.len(), placeholder.block_size, placeholder.tier), (0, 0, Tier::Cpu));
 }
 
 #[test]
 fn pairs_of_tokens_count_by_their_first() {
-    assert_eq!(one_stored(json!({"token_ids": [[1, 2], [2, 3]]})), plain());
+    assert_eq!(one_stored(&json!({"token_ids": [[1, 2], [2, 3]]})), plain());
 }
 
 #[test]
 fn a_parent_of_zero_is_none() {
-    assert_eq!(one_stored(json!({"parent_block_hash": 0})).parent, None);
-    assert_eq!(one_stored(json!({"parent_block_hash": 5})).parent, Some(EngineHash(5)));
+    assert_eq!(one_stored(&json!({"parent_block_hash": 0})).parent, None);
+    assert_eq!(one_stored(&json!({"parent_block_hash": 5})).parent, Some(EngineHash(5)));
 }
 
 #[test]
 fn extra_keys_are_told_apart_by_place() {
-    let keys = |lora: Option<&str>, keys: Value| one_stored(json!({"lora_name": lora, "extra_keys": [keys]}));
+    let keys =
+        |lora: Option<&str>, keys: Value| one_stored(&json!({"lora_name": lora, "extra_keys": [keys]}));
     let salted = keys(None, json!(["tenant"]));
     assert_eq!((salted.salt.as_deref(), salted.media.len()), (Some("tenant"), 0));
 
@@ -230,10 +231,10 @@ fn extra_keys_are_told_apart_by_place() {
 
 #[test]
 fn a_text_that_can_be_no_salt_is_a_medium() {
-    let child = one_stored(json!({"parent_block_hash": 5, "extra_keys": [["image"]]}));
+    let child = one_stored(&json!({"parent_block_hash": 5, "extra_keys": [["image"]]}));
     assert_eq!((child.salt, child.media), (None, vec![vec![xxh3_64(b"image")]]));
     let second = one_stored(
-        json!({"block_hashes": [7, 8], "token_ids": [1, 2, 3, 4], "extra_keys": [null, ["image"]]}),
+        &json!({"block_hashes": [7, 8], "token_ids": [1, 2, 3, 4], "extra_keys": [null, ["image"]]}),
     );
     assert_eq!((second.salt, second.media), (None, vec![vec![], vec![xxh3_64(b"image")]]));
 }
@@ -255,19 +256,19 @@ fn nothing_unknown_passes_for_plain() {
         json!(["cache_salt", "b"]),
         json!(""),
     ] {
-        let stored = one_stored(json!({"extra_keys": [[key]]}));
+        let stored = one_stored(&json!({"extra_keys": [[key]]}));
         assert_eq!((stored.media.len(), stored.salt), (1, None), "{key}");
         assert!(seen.insert(stored.media), "{key}");
     }
     // An old engine's adapter has only a number.
-    assert_eq!(one_stored(json!({"lora_id": 3})).lora.as_deref(), Some("lora_id:3"));
+    assert_eq!(one_stored(&json!({"lora_id": 3})).lora.as_deref(), Some("lora_id:3"));
     // Keys that cannot be given to blocks.
-    assert_eq!(decode(json!([stored_with(json!({"extra_keys": [["a"], ["b"]]}))])).bad.len(), 1);
+    assert_eq!(decode(json!([stored_with(&json!({"extra_keys": [["a"], ["b"]]}))])).bad.len(), 1);
 }
 
 #[test]
 fn a_salt_in_a_field_of_its_own_is_heeded() {
-    assert_eq!(one_stored(json!({"cache_salt": "tenant"})).salt.as_deref(), Some("tenant"));
+    assert_eq!(one_stored(&json!({"cache_salt": "tenant"})).salt.as_deref(), Some("tenant"));
     let array = json!(["BlockStored", [7], null, [1, 2], 2, null, "GPU", {"cache_salt": "tenant"}]);
     assert!(
         matches!(&*decode(json!([array])).events, [Event::Stored(s)] if s.salt.as_deref() == Some("tenant"))
@@ -277,7 +278,7 @@ fn a_salt_in_a_field_of_its_own_is_heeded() {
 #[test]
 fn a_reset_forgets_the_groups() {
     let mut decoder = Decoder::default();
-    let store = |fields| batch_of(json!([stored_with(fields)]));
+    let store = |fields| batch_of(&json!([stored_with(&fields)]));
     decoder.decode(&store(json!({"kv_cache_spec_kind": "mamba"}))).unwrap();
     assert_eq!(decoder.decode(&store(json!({}))).unwrap().events.len(), 0);
     decoder.reset();

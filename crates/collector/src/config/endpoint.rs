@@ -1,0 +1,90 @@
+//! Endpoints of ZeroMQ sockets.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+/// `tcp://host:port` of rank 0.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+}
+
+/// A text that is no [`Endpoint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "write it as `tcp://host:port`, with the host that the engine is reached at (no `*`) and a port from 1 to 65535"
+)]
+pub struct EndpointError;
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// The host, an IPv6 address in brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Rank 0's port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The endpoint of a rank: each has the next port. `None` past the last port.
+    pub fn of_rank(&self, rank: u16) -> Option<Self> {
+        Some(Self { host: self.host.clone(), port: self.port.checked_add(rank)? })
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        let (host, port) =
+            text.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':')).ok_or(EndpointError)?;
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or(EndpointError)?;
+        let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)),
+        };
+        if is_host { Ok(Self { host: host.to_owned(), port }) } else { Err(EndpointError) }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tcp://{}:{}", self.host, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_has_the_next_port() {
+        let endpoint: Endpoint = "tcp://[::1]:65534".parse().unwrap();
+        assert_eq!(endpoint.of_rank(1).unwrap().to_string(), "tcp://[::1]:65535");
+        assert_eq!(endpoint.of_rank(2), None);
+    }
+
+    #[test]
+    fn only_a_host_that_can_be_dialled_is_an_endpoint() {
+        for good in ["tcp://127.0.0.1:5557", "tcp://vllm-0.vllm_headless:1", "tcp://[2001:db8::1]:65535"] {
+            assert_eq!(good.parse::<Endpoint>().unwrap().to_string(), good);
+        }
+        for bad in [
+            "tcp://*:5557",
+            "127.0.0.1:5557",
+            "ipc:///tmp/x",
+            "tcp://a",
+            "tcp://a:0",
+            "tcp://a:65536",
+            "tcp://::1:5",
+            "tcp://:5",
+        ] {
+            assert_eq!(bad.parse::<Endpoint>(), Err(EndpointError), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The collector's configuration: see `docs/configuration.md`, section "The collector".
+//!
+//! It is read in two steps. [`raw`] takes the YAML by its shape and refuses unknown fields and wrong types; [`check`]
+//! takes values that cannot be. Each complaint names the field by its path and says what to write.
+
+mod check;
+mod endpoint;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+pub use self::endpoint::{Endpoint, EndpointError};
+
+/// What the collector does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where feed, health and metrics are served. Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// After this long a pool is ready, whichever of its workers are missing.
+    pub ready_timeout: Duration,
+    /// The pools, with different names.
+    pub pools: Vec<PoolConfig>,
+}
+
+/// Workers that serve the same model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Its name in the feed's path.
+    pub name: String,
+    /// Tokens in a block.
+    pub block_size: u32,
+    /// Model names that mean the base model.
+    pub base_models: Vec<String>,
+    /// How many blocks the pool holds, roughly.
+    pub expected_blocks: u32,
+    /// Blocks per worker that may wait for their parent.
+    pub max_orphans: usize,
+    /// How long a replay may take.
+    pub replay_timeout: Duration,
+    /// The workers, with different addresses.
+    pub workers: Vec<WorkerConfig>,
+}
+
+/// One engine, with all of its ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerConfig {
+    /// The endpoint, as Envoy knows it.
+    pub address: SocketAddr,
+    /// Where rank 0 publishes its events.
+    pub events: Endpoint,
+    /// Where rank 0 replays them, if it does.
+    pub replay: Option<Endpoint>,
+    /// How many ranks there are.
+    pub ranks: u16,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The text is no YAML, or not of the right shape.
+    #[error("{0}")]
+    Shape(String),
+    /// A value that cannot be.
+    #[error("{field}: {message}")]
+    Value {
+        /// The field's path, as `pools[0].workers[1].events`.
+        field: String,
+        /// What to write.
+        message: String,
+    },
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no configuration.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.display().to_string(), source })?;
+        Self::parse(&text)
+    }
+
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    ///
+    /// The text is no YAML, has an unknown field, a wrong type, or a value that cannot be.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        check::config(raw::parse(text)?)
+    }
+}

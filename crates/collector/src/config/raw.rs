@@ -1,0 +1,85 @@
+//! The configuration as it is written.
+
+use serde::Deserialize;
+use serde_path_to_error::{Deserializer, Track};
+
+use super::ConfigError;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawConfig {
+    #[serde(default = "defaults::listen")]
+    pub(super) listen: String,
+    #[serde(default = "defaults::ready_timeout_ms")]
+    pub(super) ready_timeout_ms: u64,
+    pub(super) pools: Vec<RawPool>,
+}
+
+/// An entry of `pools`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPool {
+    pub(super) name: String,
+    pub(super) block_size: u64,
+    #[serde(default)]
+    pub(super) base_models: Vec<String>,
+    #[serde(default = "defaults::expected_blocks")]
+    pub(super) expected_blocks: u64,
+    #[serde(default = "defaults::max_orphans")]
+    pub(super) max_orphans: u64,
+    #[serde(default = "defaults::replay_timeout_ms")]
+    pub(super) replay_timeout_ms: u64,
+    pub(super) workers: Vec<RawWorker>,
+}
+
+/// An entry of `workers`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawWorker {
+    pub(super) address: String,
+    pub(super) events: String,
+    pub(super) replay: Option<String>,
+    #[serde(default = "defaults::data_parallel_size")]
+    pub(super) data_parallel_size: u64,
+}
+
+mod defaults {
+    pub(super) fn listen() -> String {
+        "127.0.0.1:9400".to_owned()
+    }
+
+    pub(super) fn ready_timeout_ms() -> u64 {
+        10_000
+    }
+
+    pub(super) fn expected_blocks() -> u64 {
+        65_536
+    }
+
+    pub(super) fn max_orphans() -> u64 {
+        65_536
+    }
+
+    pub(super) fn replay_timeout_ms() -> u64 {
+        5_000
+    }
+
+    pub(super) fn data_parallel_size() -> u64 {
+        1
+    }
+}
+
+/// Takes the YAML apart. The field's path is noted as it is entered, since a YAML error knows only line and column.
+pub(super) fn parse(text: &str) -> Result<RawConfig, ConfigError> {
+    let mut track = Track::new();
+    let parsed = serde_saphyr::with_deserializer_from_str(text, |yaml| {
+        RawConfig::deserialize(Deserializer::new(yaml, &mut track))
+    });
+    parsed.map_err(|error| {
+        let path = track.path().to_string();
+        let error = error.without_snippet();
+        let message = if path == "." { error.to_string() } else { format!("{path}: {error}") };
+        ConfigError::Shape(message)
+    })
+}

@@ -1,0 +1,106 @@
+use super::*;
+
+const DOCUMENTED: &str = "
+listen: 127.0.0.1:9400        # feed, health, metrics
+pools:
+  - name: llama
+    block_size: 16            # tokens in a block, as the engines have it
+    base_models: [sim]        # model names that mean the base model; any other name is a LoRA adapter
+    workers:
+      - address: 127.0.0.1:8001          # ip:port, exactly as Envoy knows the endpoint
+        events: tcp://127.0.0.1:5557     # the engine's KV event publisher
+        replay: tcp://127.0.0.1:5558     # its replay endpoint; optional
+        data_parallel_size: 1            # ranks; rank r publishes on both ports + r
+";
+
+fn refusal(text: &str) -> String {
+    Config::parse(text).unwrap_err().to_string()
+}
+
+/// A configuration with one line of the documented one replaced.
+fn with(old: &str, new: &str) -> String {
+    assert!(DOCUMENTED.contains(old), "{old}");
+    DOCUMENTED.replacen(old, new, 1)
+}
+
+#[test]
+fn reads_the_documented_example() {
+    let config = Config::parse(DOCUMENTED).unwrap();
+    assert_eq!((config.listen.port(), config.ready_timeout), (9400, Duration::from_secs(10)));
+    let pool = &config.pools[0];
+    assert_eq!(
+        (pool.name.as_str(), pool.block_size, pool.expected_blocks, pool.max_orphans),
+        ("llama", 16, 65_536, 65_536)
+    );
+    assert_eq!(pool.replay_timeout, Duration::from_secs(5));
+    assert_eq!(pool.base_models, ["sim"]);
+    let worker = &pool.workers[0];
+    assert_eq!((worker.address.to_string(), worker.ranks), ("127.0.0.1:8001".into(), 1));
+    assert_eq!(worker.events.to_string(), "tcp://127.0.0.1:5557");
+    assert_eq!(worker.replay.as_ref().unwrap().to_string(), "tcp://127.0.0.1:5558");
+}
+
+#[test]
+fn what_may_be_left_out_has_its_default() {
+    let text = "
+pools:
+  - name: a
+    block_size: 1
+    workers: [{address: '[::1]:80', events: 'tcp://host:1'}]
+";
+    let config = Config::parse(text).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:9400");
+    assert_eq!((config.pools[0].workers[0].ranks, &config.pools[0].workers[0].replay), (1, &None));
+}
+
+#[test]
+fn an_unknown_field_or_a_wrong_type_is_named_by_its_path() {
+    let message = refusal(&with("block_size: 16", "block_sise: 16"));
+    assert!(message.contains("pools[0]") && message.contains("block_sise"), "{message}");
+    let message = refusal(&with("block_size: 16", "block_size: many"));
+    assert!(message.contains("pools[0].block_size"), "{message}");
+    let message = refusal(&with("    block_size: 16", "    "));
+    assert!(message.contains("block_size") && message.contains("pools[0]"), "{message}");
+    let message = refusal(&with("data_parallel_size: 1", "data_parallel_size: -1"));
+    assert!(message.contains("pools[0].workers[0].data_parallel_size"), "{message}");
+    assert!(!refusal("pools: [").is_empty());
+    assert!(refusal("").contains("pools") || !refusal("").is_empty());
+}
+
+#[test]
+fn a_value_that_cannot_be_is_named_and_told_what_to_write() {
+    for (old, new, field, advice) in [
+        ("127.0.0.1:9400", "9400", "listen", "ip:port"),
+        ("name: llama", "name: Llama", "pools[0].name", "a-z"),
+        ("block_size: 16", "block_size: 0", "pools[0].block_size", "1 to 65536"),
+        ("block_size: 16", "block_size: 65537", "pools[0].block_size", "1 to 65536"),
+        ("base_models: [sim]", "base_models: ['']", "pools[0].base_models[0]", "name"),
+        ("127.0.0.1:8001", "localhost:8001", "pools[0].workers[0].address", "ip:port"),
+        ("127.0.0.1:8001", "0.0.0.0:8001", "pools[0].workers[0].address", "Envoy"),
+        ("tcp://127.0.0.1:5557", "tcp://*:5557", "pools[0].workers[0].events", "tcp://host:port"),
+        ("tcp://127.0.0.1:5558", "127.0.0.1:5558", "pools[0].workers[0].replay", "tcp://host:port"),
+        (
+            "data_parallel_size: 1",
+            "data_parallel_size: 65",
+            "pools[0].workers[0].data_parallel_size",
+            "1 to 64",
+        ),
+        ("data_parallel_size: 1", "data_parallel_size: 2", "pools[0].workers[0].replay", "too close"),
+        ("listen:", "ready_timeout_ms: 99999999\nlisten:", "ready_timeout_ms", "3600000"),
+    ] {
+        let message = refusal(&with(old, new));
+        assert!(message.starts_with(&format!("{field}: ")) && message.contains(advice), "{message}");
+    }
+    assert!(refusal("pools: []").starts_with("pools: "));
+}
+
+#[test]
+fn names_and_addresses_do_not_repeat() {
+    let worker = "{address: '1.1.1.1:1', events: 'tcp://a:1'}";
+    let pool =
+        |name: &str, workers: &str| format!("  - {{name: {name}, block_size: 1, workers: [{workers}]}}\n");
+    let twice = format!("pools:\n{}{}", pool("a", worker), pool("a", worker));
+    assert!(refusal(&twice).starts_with("pools[1].name: "));
+    let twice = format!("pools:\n{}", pool("a", &format!("{worker}, {worker}")));
+    assert!(refusal(&twice).starts_with("pools[0].workers[1].address: "));
+}

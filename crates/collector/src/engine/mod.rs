@@ -1,0 +1,100 @@
+//! The engines: one subscriber for each rank of each worker.
+//!
+//! ```text
+//! SUB socket    --live batches----+
+//!                                 +--> Sequence (what to apply, in what order) --> decoding --> updates --> pool
+//! DEALER socket --replayed batches+
+//! ```
+//!
+//! A subscriber ([`subscriber`]) owns the sockets of one rank ([`socket`], [`replay`]) and keeps them alive for ever. The
+//! rules of order are in [`sequence`], free of sockets. The way to the pool is a bounded channel: a pool that cannot keep
+//! up slows the sockets down, and the engine's own queue takes the rest.
+
+mod backoff;
+mod replay;
+mod sequence;
+mod socket;
+mod subscriber;
+
+use std::time::Duration;
+
+use warmroute_index::event::Event;
+
+pub use self::sequence::{GapOutcome, ReplayOutcome, ResetCause};
+pub use self::subscriber::Subscriber;
+use crate::config::Endpoint;
+
+/// A message of more bytes is dropped unread. A batch of a full step of a large engine has some hundred kilobytes.
+pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
+/// Where one rank of an engine speaks.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its live events.
+    pub events: Endpoint,
+    /// Its replay, if it has one.
+    pub replay: Option<Endpoint>,
+    /// How long a replay may take.
+    pub replay_timeout: Duration,
+}
+
+/// What a subscriber tells its pool.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// The worker's place in the pool's list.
+    pub worker: usize,
+    /// What is new.
+    pub news: News,
+}
+
+/// News of one worker.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// Events, in order.
+    Events(Vec<Event>),
+    /// Everything known of it is void.
+    Reset(ResetCause),
+    /// The connection to it stands, or is lost.
+    Connected(bool),
+    /// All that can be known of it now is known: it has been replayed, cannot be, or cannot be reached.
+    Settled,
+}
+
+// === impl GapOutcome ===
+
+impl GapOutcome {
+    /// The outcome's name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Recovered => "recovered",
+            Self::Unrecovered => "unrecovered",
+        }
+    }
+}
+
+// === impl ReplayOutcome ===
+
+impl ReplayOutcome {
+    /// The outcome's name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+// === impl ResetCause ===
+
+impl ResetCause {
+    /// The cause's name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Gap => "gap",
+            Self::Reconnect => "reconnect",
+            Self::Recovery => "recovery",
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The order of one rank's batches: what to apply, when to forget, what to ask for again.
+//!
+//! An engine numbers its batches from 0 at each start, publishes each once, and may keep the last ones for a replay. The
+//! index is right only if every batch is applied once and in order: a removal that is lost leaves a block that is not
+//! there. So wherever a batch may have been missed, either a replay closes the gap, or the worker is *reset*: all that is
+//! known of it is forgotten. That is always sound, since blocks that are stored later under a forgotten parent wait.
+//!
+//! ```text
+//!              live batch is the next one: apply                  live batch comes: hold
+//!             +------------------------------+                     +-----------------+
+//!             v                              |   gap, restart,     v                 |
+//!           LIVE -----------------------------------------------> REPLAYING ----------
+//!             ^                                  connected           |
+//!             +------------------------------------------------------+
+//!                replay ends: take the held batches as live ones
+//! ```
+//!
+//! Two things are not as simple as they look:
+//! * After a replay the live stream brings batches that the replay has brought already. They are not a restart: each
+//!   batch of a replay leaves its fingerprint, and a live batch with the same number and fingerprint is passed over. A
+//!   batch holds the time at which it was made, so no two are alike.
+//! * A number that is ahead may come from another process that has counted so far: a replay over a gap asks from the last
+//!   batch that was applied, and whether that batch comes back unchanged tells.
+//!
+//! No I/O and no clock: the caller feeds what it receives and does what the [`Step`]s say.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A numbered batch, still encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) seq: u64,
+    pub(crate) payload: Bytes,
+}
+
+/// What the caller is to do. Steps are done in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Apply a batch.
+    Apply(Bytes),
+    /// Forget all that is known of the worker.
+    Reset(ResetCause),
+    /// Ask the engine for its batches from this number on, and drop a replay that is still under way.
+    Replay { from: u64 },
+    /// Count a gap.
+    Gap(GapOutcome),
+    /// Count a replay.
+    Replayed(ReplayOutcome),
+    /// The worker may miss batches that the engine still has: call [`Sequence::retry`] after a while.
+    RetryLater,
+}
+
+/// Why a worker was reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResetCause {
+    /// The engine has started anew.
+    Restart,
+    /// Batches are lost.
+    Gap,
+    /// The connection was lost, and it cannot be told whether the same process answers now.
+    Reconnect,
+    /// A whole replay succeeds after one has failed: it takes the place of what is known.
+    Recovery,
+}
+
+/// How a gap ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GapOutcome {
+    /// A replay closed it.
+    Recovered,
+    /// The missing batches are lost.
+    Unrecovered,
+}
+
+/// How a replay ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReplayOutcome {
+    /// Everything that was asked for came.
+    Complete,
+    /// It ended in order, but began late or had holes.
+    Partial,
+    /// It did not end.
+    Failed,
+}
+
+/// The order of one rank's batches.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    can_replay: bool,
+    /// The number after the last batch applied, and that batch's fingerprint. None: nothing is known of the worker.
+    last: Option<Last>,
+    replay: Option<Replay>,
+    /// Batches that replays brought and the live stream may bring too.
+    replayed: VecDeque<Last>,
+    /// A replay has failed, and the time for another has not come.
+    backing_off: bool,
+    /// Replays begun since a live batch was the next one.
+    in_a_row: u32,
+    /// Batches that the engine may still have are missing.
+    incomplete: bool,
+}
+
+/// A batch that was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Last {
+    seq: u64,
+    fingerprint: u64,
+}
+
+/// A replay under way.
+#[derive(Debug)]
+struct Replay {
+    purpose: Purpose,
+    /// Whether a batch has come.
+    begun: bool,
+    /// Whether one was missing at the start or in between.
+    partial: bool,
+    /// Live batches that wait for its end.
+    held: VecDeque<Frame>,
+    held_bytes: usize,
+}
+
+/// What a replay is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// All that the engine has; nothing is known of it yet.
+    Whole,
+    /// All that the engine has, to replace what is known. Live batches are applied until it begins.
+    Recovery,
+    /// What is missing after the last batch applied, which comes first to show that it is the same process.
+    Gap,
+    /// The same, after the connection was lost.
+    Reconnect,
+    /// Whatever the live stream may have failed to bring.
+    Probe,
+}
+
+/// Live batches that may wait for a replay's end. What comes beyond is dropped and shows as a gap afterwards.
+const MAX_HELD: usize = 1 << 16;
+const MAX_HELD_BYTES: usize = 64 << 20;
+/// Fingerprints kept. Older ones fall out; their batches would have to be as late as this many others.
+const MAX_REPLAYED: usize = 1 << 17;
+/// Replays that may follow upon each other without a live batch that fits: an engine whose replays do not reach its own
+/// live stream is not asked for ever.
+const MAX_IN_A_ROW: u32 = 3;
+
+// === impl Sequence ===
+
+impl Sequence {
+    /// Nothing received yet. `can_replay`: the engine has a replay endpoint.
+    pub(crate) fn new(can_replay: bool) -> Self {
+        Self {
+            can_replay,
+            last: None,
+            replay: None,
+            replayed: VecDeque::new(),
+            backing_off: false,
+            in_a_row: 0,
+            incomplete: false,
+        }
+    }
+
+    /// Whether a replay is under way.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// The live stream is connected, for the first time or again.
+    pub(crate) fn connected(&mut self, steps: &mut Vec<Step>) {
+        if !self.can_replay {
+            // Whether it is the same process cannot be asked, and the next number might fit by chance.
+            if self.last.is_some() {
+                self.forget(ResetCause::Reconnect, steps);
+            }
+            return;
+        }
+        self.allow_replays();
+        let all = self.incomplete
+            || matches!(&self.replay, Some(replay) if matches!(replay.purpose, Purpose::Whole | Purpose::Recovery));
+        match self.last {
+            Some(last) if !all => self.begin(Purpose::Reconnect, last.seq, steps),
+            known => {
+                // A whole replay is wanted anyway: it may as well show what process answers now.
+                if known.is_some() {
+                    self.forget(ResetCause::Reconnect, steps);
+                }
+                self.begin(Purpose::Whole, 0, steps);
+            }
+        }
+    }
+
+    /// The live stream has been silent for a while: ask whether it should have been.
+    pub(crate) fn probe(&mut self, steps: &mut Vec<Step>) {
+        if self.may_replay() {
+            self.in_a_row = 0;
+            match self.last {
+                Some(last) => self.begin(Purpose::Probe, last.seq + 1, steps),
+                None => self.begin(Purpose::Whole, 0, steps),
+            }
+        }
+    }
+
+    /// The time that [`Step::RetryLater`] asked for has passed.
+    pub(crate) fn retry(&mut self, steps: &mut Vec<Step>) {
+        self.allow_replays();
+        if self.incomplete && self.replay.is_none() {
+            let purpose = if self.last.is_some() { Purpose::Recovery } else { Purpose::Whole };
+            self.begin(purpose, 0, steps);
+        }
+    }
+
+    /// A batch of the live stream.
+    pub(crate) fn live(&mut self, frame: Frame, steps: &mut Vec<Step>) {
+        match &mut self.replay {
+            None => self.take_live(frame, steps),
+            Some(replay) => {
+                let apply_too = replay.purpose == Purpose::Recovery && !replay.begun;
+                replay.hold(frame.clone());
+                if apply_too {
+                    self.take_live(frame, steps);
+                }
+            }
+        }
+    }
+
+    /// A batch of the replay.
+    pub(crate) fn replayed(&mut self, frame: &Frame, steps: &mut Vec<Step>) {
+        let Some(replay) = &mut self.replay else { return };
+        let first = !std::mem::replace(&mut replay.begun, true);
+        match (replay.purpose, self.last) {
+            (Purpose::Recovery, _) if first => {
+                self.forget(ResetCause::Recovery, steps);
+            }
+            (Purpose::Gap | Purpose::Reconnect, Some(last)) if first && frame.seq == last.seq => {
+                if last.is(frame) {
+                    return;
+                }
+                // Another process has counted as far as this one had.
+                self.forget(ResetCause::Restart, steps);
+                return self.begin(Purpose::Whole, 0, steps);
+            }
+            // An engine that sends more than was asked.
+            (Purpose::Gap | Purpose::Reconnect | Purpose::Probe, Some(last)) if frame.seq <= last.seq => {
+                replay.begun = !first;
+                return;
+            }
+            // The live stream has failed to bring it: perhaps since another process answers now.
+            (Purpose::Probe, Some(last)) => return self.begin(Purpose::Reconnect, last.seq, steps),
+            // The engine keeps no batch that shows it to be the same process. After a mere gap, a window that begins
+            // right where it is needed is believed; a connection that was lost is too good a reason for doubt.
+            (Purpose::Reconnect, Some(_)) if first => {
+                replay.partial = true;
+                self.forget(ResetCause::Gap, steps);
+            }
+            _ => {}
+        }
+        self.take_replayed(frame, steps);
+    }
+
+    /// The replay has ended, in order (`ended`) or not.
+    pub(crate) fn replay_ended(&mut self, ended: bool, steps: &mut Vec<Step>) {
+        let Some(mut replay) = self.replay.take() else { return };
+        let outcome = match (ended, replay.partial) {
+            (true, false) => ReplayOutcome::Complete,
+            (true, true) => ReplayOutcome::Partial,
+            (false, _) => ReplayOutcome::Failed,
+        };
+        steps.push(Step::Replayed(outcome));
+        if ended {
+            self.conclude(&replay, steps);
+        } else {
+            self.incomplete |= replay.purpose != Purpose::Probe;
+            if replay.purpose == Purpose::Reconnect && !replay.begun {
+                // It may be another process, and the next number might fit by chance.
+                self.forget(ResetCause::Reconnect, steps);
+            }
+            self.back_off(steps);
+        }
+        if replay.purpose == Purpose::Recovery && !replay.begun {
+            // What was held has been applied as it came.
+            return;
+        }
+        for frame in replay.held.drain(..) {
+            self.live(frame, steps);
+        }
+    }
+
+    /// Takes stock of a replay that ended in order.
+    fn conclude(&mut self, replay: &Replay, steps: &mut Vec<Step>) {
+        match replay.purpose {
+            Purpose::Whole | Purpose::Recovery => self.incomplete = false,
+            Purpose::Gap | Purpose::Reconnect if !replay.begun => {
+                // The engine has not even the last batch that came from it: it is another process, that has published
+                // nothing yet.
+                self.forget(ResetCause::Restart, steps);
+                if replay.purpose == Purpose::Gap {
+                    steps.push(Step::Gap(GapOutcome::Unrecovered));
+                }
+            }
+            Purpose::Gap if !replay.partial && self.reaches(replay.held.front()) => {
+                steps.push(Step::Gap(GapOutcome::Recovered));
+            }
+            Purpose::Gap | Purpose::Reconnect | Purpose::Probe => {}
+        }
+    }
+
+    /// Whether no batch is missing before this one.
+    fn reaches(&self, frame: Option<&Frame>) -> bool {
+        frame.is_none_or(|frame| self.last.is_none_or(|last| frame.seq <= last.seq + 1))
+    }
+
+    fn take_live(&mut self, frame: Frame, steps: &mut Vec<Step>) {
+        let Some(last) = self.last else { return self.apply(frame, steps) };
+        let next = last.seq + 1;
+        if frame.seq == next {
+            self.replayed.clear();
+            self.in_a_row = 0;
+            self.apply(frame, steps);
+        } else if frame.seq > next {
+            self.gap(last, frame, steps);
+        } else if !self.was_replayed(&frame) {
+            self.restart(frame, steps);
+        }
+    }
+
+    fn was_replayed(&mut self, frame: &Frame) -> bool {
+        // The live stream is in order, so what is behind it will not come any more.
+        while self.replayed.pop_front_if(|replayed| replayed.seq < frame.seq).is_some() {}
+        self.replayed.front().is_some_and(|replayed| replayed.is(frame))
+    }
+
+    fn gap(&mut self, last: Last, frame: Frame, steps: &mut Vec<Step>) {
+        if self.may_replay() {
+            self.begin(Purpose::Gap, last.seq, steps);
+            return self.live(frame, steps);
+        }
+        steps.push(Step::Gap(GapOutcome::Unrecovered));
+        self.forget(ResetCause::Gap, steps);
+        self.go_on_without_replay(frame, steps);
+    }
+
+    fn restart(&mut self, frame: Frame, steps: &mut Vec<Step>) {
+        self.forget(ResetCause::Restart, steps);
+        if self.may_replay() {
+            self.begin(Purpose::Whole, 0, steps);
+            return self.live(frame, steps);
+        }
+        self.go_on_without_replay(frame, steps);
+    }
+
+    fn go_on_without_replay(&mut self, frame: Frame, steps: &mut Vec<Step>) {
+        if self.can_replay {
+            self.incomplete = true;
+            self.back_off(steps);
+        }
+        self.apply(frame, steps);
+    }
+
+    fn take_replayed(&mut self, frame: &Frame, steps: &mut Vec<Step>) {
+        let Some(replay) = &mut self.replay else { return };
+        match self.last {
+            // An engine that has published for long has not kept its first batches: what it has is still true.
+            None => replay.partial |= frame.seq > 0,
+            Some(last) if frame.seq == last.seq + 1 => {}
+            Some(last) => {
+                replay.partial = true;
+                if frame.seq > last.seq {
+                    steps.push(Step::Gap(GapOutcome::Unrecovered));
+                    self.forget(ResetCause::Gap, steps);
+                } else {
+                    self.forget(ResetCause::Restart, steps);
+                }
+            }
+        }
+        self.replayed.push_back(Last::of(frame));
+        if self.replayed.len() > MAX_REPLAYED {
+            self.replayed.pop_front();
+        }
+        self.apply(frame.clone(), steps);
+    }
+
+    fn apply(&mut self, frame: Frame, steps: &mut Vec<Step>) {
+        self.last = Some(Last::of(&frame));
+        steps.push(Step::Apply(frame.payload));
+    }
+
+    fn forget(&mut self, cause: ResetCause, steps: &mut Vec<Step>) {
+        self.last = None;
+        self.replayed.clear();
+        steps.push(Step::Reset(cause));
+    }
+
+    fn may_replay(&self) -> bool {
+        self.can_replay && !self.backing_off && self.in_a_row < MAX_IN_A_ROW && self.replay.is_none()
+    }
+
+    fn allow_replays(&mut self) {
+        self.backing_off = false;
+        self.in_a_row = 0;
+    }
+
+    fn back_off(&mut self, steps: &mut Vec<Step>) {
+        if !std::mem::replace(&mut self.backing_off, true) {
+            steps.push(Step::RetryLater);
+        }
+    }
+
+    /// Begins a replay, in the place of one under way: what that holds is held on.
+    fn begin(&mut self, purpose: Purpose, from: u64, steps: &mut Vec<Step>) {
+        let (held, held_bytes) =
+            self.replay.take().map(|replay| (replay.held, replay.held_bytes)).unwrap_or_default();
+        self.replay = Some(Replay { purpose, begun: false, partial: false, held, held_bytes });
+        self.in_a_row += 1;
+        steps.push(Step::Replay { from });
+    }
+}
+
+// === impl Last ===
+
+impl Last {
+    fn of(frame: &Frame) -> Self {
+        Self { seq: frame.seq, fingerprint: xxh3_64(&frame.payload) }
+    }
+
+    fn is(self, frame: &Frame) -> bool {
+        self.seq == frame.seq && self.fingerprint == xxh3_64(&frame.payload)
+    }
+}
+
+// === impl Replay ===
+
+impl Replay {
+    fn hold(&mut self, frame: Frame) {
+        if self.held.len() < MAX_HELD && self.held_bytes + frame.payload.len() <= MAX_HELD_BYTES {
+            self.held_bytes += frame.payload.len();
+            self.held.push_back(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "sequence_tests.rs"]
+mod tests;

@@ -1,0 +1,91 @@
+//! Live events: a SUB socket that is known to be connected.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use zeromq::{Socket, SocketEvent, SocketOptions, SocketRecv, SubSocket, ZmqError, ZmqMessage};
+
+use super::MAX_MESSAGE_BYTES;
+use super::sequence::Frame;
+use crate::config::Endpoint;
+use crate::wire::Message;
+
+/// One attempt to connect may take this long. The crate itself tries again meanwhile where a connection is refused.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A subscription to one endpoint.
+pub(super) struct EventSocket {
+    socket: SubSocket,
+    monitor: Monitor,
+}
+
+/// What a subscription brings.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// A batch.
+    Batch(Frame),
+    /// A message that is none of ours, or too large.
+    Undecodable,
+    /// The connection is lost.
+    Lost,
+}
+
+type Monitor = futures_channel::mpsc::Receiver<SocketEvent>;
+
+// === impl EventSocket ===
+
+impl EventSocket {
+    /// Connects and subscribes to every topic.
+    ///
+    /// The crate would reconnect by itself, but up to 30 s late and without telling; here a lost connection ends the
+    /// socket, so that whoever reads it knows that batches may be missing.
+    pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self, ZmqError> {
+        let mut options = SocketOptions::default();
+        options.connect_timeout(CONNECT_TIMEOUT);
+        let mut socket = SubSocket::with_options(options);
+        let monitor = socket.monitor();
+        socket.subscribe("").await?;
+        socket.connect(&endpoint.to_string()).await?;
+        Ok(Self { socket, monitor })
+    }
+
+    /// Waits for what comes next. Nothing is lost where the future is dropped early.
+    pub(super) async fn receive(&mut self) -> Received {
+        loop {
+            tokio::select! {
+                biased;
+                message = self.socket.recv() => return match message {
+                    Ok(message) => read(&message),
+                    Err(_) => Received::Lost,
+                },
+                event = self.monitor.recv() => match event {
+                    Ok(SocketEvent::Disconnected(_) | SocketEvent::Closed) | Err(_) => return Received::Lost,
+                    Ok(_) => {}
+                },
+            }
+        }
+    }
+}
+
+fn read(message: &ZmqMessage) -> Received {
+    match parse(message) {
+        Some(Some(frame)) => Received::Batch(frame),
+        // An end marker has no place in the live stream.
+        Some(None) | None => Received::Undecodable,
+    }
+}
+
+/// A message's batch, or its end marker (`Some(None)`); none if it is neither.
+pub(super) fn parse(message: &ZmqMessage) -> Option<Option<Frame>> {
+    let frames: Vec<&Bytes> = message.iter().collect();
+    if frames.iter().map(|frame| frame.len()).sum::<usize>() > MAX_MESSAGE_BYTES {
+        return None;
+    }
+    match Message::parse(&frames).ok()? {
+        Message::End => Some(None),
+        Message::Batch { seq, .. } => {
+            let payload = frames.last().map(|payload| Bytes::clone(payload)).unwrap_or_default();
+            Some(Some(Frame { seq, payload }))
+        }
+    }
+}

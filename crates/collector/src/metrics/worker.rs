@@ -1,0 +1,227 @@
+//! What is counted for each rank of each worker.
+
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+use warmroute_index::event::Event;
+use warmroute_index::{Applied, EventError};
+
+use super::labels::{EventLabels, ReasonLabels, WorkerLabels};
+use crate::engine::{GapOutcome, ReplayOutcome, ResetCause};
+use crate::wire::Batch;
+
+/// The metrics of all workers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WorkerFamilies {
+    frames: Family<WorkerLabels, Counter>,
+    undecodable: Family<WorkerLabels, Counter>,
+    events: Family<EventLabels, Counter>,
+    skipped: Family<ReasonLabels, Counter>,
+    bad: Family<ReasonLabels, Counter>,
+    blocks: Family<ReasonLabels, Counter>,
+    gaps: Family<ReasonLabels, Counter>,
+    replays: Family<ReasonLabels, Counter>,
+    resets: Family<ReasonLabels, Counter>,
+    connected: Family<WorkerLabels, Gauge>,
+    last_event_age: Family<WorkerLabels, Gauge<f64, AtomicU64>>,
+}
+
+/// The metrics of one rank.
+#[derive(Clone, Debug)]
+pub struct WorkerMetrics {
+    families: WorkerFamilies,
+    labels: WorkerLabels,
+    frames: Counter,
+    last_event: std::sync::Arc<LastEvent>,
+}
+
+/// When the last message came, in milliseconds after `epoch`; negative where none has.
+#[derive(Debug)]
+struct LastEvent {
+    epoch: Instant,
+    millis: AtomicI64,
+}
+
+// === impl WorkerFamilies ===
+
+impl WorkerFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let all = Self::default();
+        registry.register("frames", "Messages of the engine, live and replayed", all.frames.clone());
+        registry.register(
+            "undecodable_frames",
+            "Messages that are no batch of events",
+            all.undecodable.clone(),
+        );
+        registry.register("events", "Events by kind and by whether the index took them", all.events.clone());
+        registry.register(
+            "skipped_events",
+            "Events that are not for the index, by reason",
+            all.skipped.clone(),
+        );
+        registry.register(
+            "bad_events",
+            "Events that could not be read or were refused, by reason",
+            all.bad.clone(),
+        );
+        registry.register(
+            "event_blocks",
+            "Blocks that events told of, by what became of them",
+            all.blocks.clone(),
+        );
+        registry.register(
+            "gaps",
+            "Gaps in the engine's sequence numbers, by how they ended",
+            all.gaps.clone(),
+        );
+        registry.register("replays", "Replays, by how they ended", all.replays.clone());
+        registry.register(
+            "resets",
+            "Times that all known of a worker became void, by cause",
+            all.resets.clone(),
+        );
+        registry.register(
+            "worker_connected",
+            "Whether the connection to the engine's events stands",
+            all.connected.clone(),
+        );
+        registry.register_with_unit(
+            "last_event_age",
+            "Time since the engine's last message; absent before the first",
+            Unit::Seconds,
+            all.last_event_age.clone(),
+        );
+        all
+    }
+
+    pub(super) fn of(&self, pool: &str, worker: &str, rank: u16) -> WorkerMetrics {
+        let labels = WorkerLabels { pool: pool.to_owned(), worker: worker.to_owned(), rank };
+        // Series that are there from the start: their absence would look like health.
+        drop(self.undecodable.get_or_create(&labels));
+        drop(self.connected.get_or_create(&labels));
+        let frames = self.frames.get_or_create_owned(&labels);
+        let last_event = LastEvent { epoch: Instant::now(), millis: AtomicI64::new(-1) };
+        WorkerMetrics { families: self.clone(), labels, frames, last_event: std::sync::Arc::new(last_event) }
+    }
+}
+
+// === impl WorkerMetrics ===
+
+impl WorkerMetrics {
+    /// A message came.
+    pub fn frame(&self) {
+        self.frames.inc();
+        self.last_event.set();
+    }
+
+    /// A message was no batch.
+    pub fn undecodable(&self) {
+        self.families.undecodable.get_or_create(&self.labels).inc();
+    }
+
+    /// A batch was read: counts what was left out of it.
+    pub fn batch(&self, batch: &Batch) {
+        for skipped in &batch.skipped {
+            self.families.skipped.get_or_create(&self.reason(skipped.as_str())).inc();
+        }
+        for bad in &batch.bad {
+            self.families.bad.get_or_create(&self.reason(bad.as_str())).inc();
+        }
+    }
+
+    /// The index took an event, or refused it.
+    pub fn event(&self, event: &Event, result: &Result<Applied, EventError>) {
+        let kind = match event {
+            Event::Stored(_) => "stored",
+            Event::Removed(_) => "removed",
+            Event::Cleared => "cleared",
+        };
+        let outcome = if result.is_ok() { "applied" } else { "refused" };
+        let labels = EventLabels { worker: self.labels.clone(), kind, result: outcome };
+        self.families.events.get_or_create(&labels).inc();
+        match result {
+            Ok(applied) => self.blocks(applied),
+            Err(error) => {
+                self.families.bad.get_or_create(&self.reason(refusal(error))).inc();
+            }
+        }
+    }
+
+    fn blocks(&self, applied: &Applied) {
+        for (what, blocks) in [
+            ("stored", applied.stored),
+            ("removed", applied.removed),
+            ("orphaned", applied.orphaned),
+            ("attached", applied.attached),
+            ("dropped_orphan", applied.dropped_orphans),
+            ("renamed", applied.renamed),
+            ("unknown_removed", applied.unknown_removed),
+            ("skipped", applied.skipped),
+            ("cleared", applied.cleared),
+        ] {
+            if blocks > 0 {
+                self.families.blocks.get_or_create(&self.reason(what)).inc_by(u64::from(blocks));
+            }
+        }
+    }
+
+    /// A gap ended.
+    pub fn gap(&self, outcome: GapOutcome) {
+        self.families.gaps.get_or_create(&self.reason(outcome.as_str())).inc();
+    }
+
+    /// A replay ended.
+    pub fn replay(&self, outcome: ReplayOutcome) {
+        self.families.replays.get_or_create(&self.reason(outcome.as_str())).inc();
+    }
+
+    /// All that was known became void.
+    pub fn reset(&self, cause: ResetCause) {
+        self.families.resets.get_or_create(&self.reason(cause.as_str())).inc();
+    }
+
+    /// The connection stands, or is lost.
+    pub fn connected(&self, connected: bool) {
+        self.families.connected.get_or_create(&self.labels).set(i64::from(connected));
+    }
+
+    /// Brings the ages up to now.
+    pub fn refresh(&self) {
+        if let Some(age) = self.last_event.age_seconds() {
+            self.families.last_event_age.get_or_create(&self.labels).set(age);
+        }
+    }
+
+    fn reason(&self, reason: &'static str) -> ReasonLabels {
+        ReasonLabels { worker: self.labels.clone(), reason }
+    }
+}
+
+fn refusal(error: &EventError) -> &'static str {
+    match error {
+        EventError::UnknownWorker => "unknown_worker",
+        EventError::BlockSize { .. } => "block_size",
+        EventError::Misaligned { .. } => "misaligned",
+        EventError::Media { .. } => "media",
+        EventError::Locals { .. } => "locals",
+    }
+}
+
+// === impl LastEvent ===
+
+impl LastEvent {
+    fn set(&self) {
+        let millis = i64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(i64::MAX);
+        self.millis.store(millis, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn age_seconds(&self) -> Option<f64> {
+        let last = u64::try_from(self.millis.load(std::sync::atomic::Ordering::Relaxed)).ok()?;
+        let last = std::time::Duration::from_millis(last);
+        Some(self.epoch.elapsed().saturating_sub(last).as_secs_f64())
+    }
+}

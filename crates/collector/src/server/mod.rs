@@ -1,0 +1,114 @@
+//! The collector at work: pools behind an HTTP server.
+
+mod feed;
+mod health;
+mod metrics;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::pool::Pool;
+
+/// Requests under way may take so long to end once the collector stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A collector that is bound to its address and not serving yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    state: AppState,
+    stopping: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+/// What the handlers share.
+#[derive(Clone, Debug)]
+struct AppState {
+    pools: Arc<HashMap<String, Pool>>,
+    metrics: Arc<Metrics>,
+    stopping: watch::Receiver<bool>,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Binds the address and starts the pools.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound.
+    pub async fn start(config: &Config) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(config.listen).await?;
+        let metrics = Metrics::new();
+        let mut tasks = JoinSet::new();
+        let pools = config
+            .pools
+            .iter()
+            .map(|pool| (pool.name.clone(), Pool::start(pool, config.ready_timeout, &metrics, &mut tasks)));
+        let pools = Arc::new(pools.collect());
+        let (stopping, stopped) = watch::channel(false);
+        let state = AppState { pools, metrics: Arc::new(metrics), stopping: stopped };
+        Ok(Self { listener, state, stopping, tasks })
+    }
+
+    /// The address, with the port that was taken for port 0.
+    ///
+    /// # Errors
+    ///
+    /// The socket does not tell.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is done; then ends long polls, lets requests end, and ends everything.
+    ///
+    /// # Errors
+    ///
+    /// The listener has failed.
+    pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+        let Self { listener, state, stopping, mut tasks } = self;
+        let mut stopped = state.stopping.clone();
+        let app = router(state);
+        let serving = axum::serve(listener, app).with_graceful_shutdown(async move {
+            stop.await;
+            info!("stopping");
+            stopping.send_replace(true);
+        });
+        let result = tokio::select! {
+            result = async { serving.await } => result,
+            () = too_late(&mut stopped) => {
+                warn!("requests are still under way; ending without them");
+                Ok(())
+            }
+        };
+        tasks.shutdown().await;
+        result
+    }
+}
+
+fn router(state: AppState) -> Router {
+    Router::new()
+        .route("/v1/pools/{pool}/feed", get(feed::feed))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(metrics::metrics))
+        .with_state(state)
+}
+
+/// Waits until stopping has taken too long.
+async fn too_late(stopped: &mut watch::Receiver<bool>) {
+    // The sender lives as long as the server.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+    tokio::time::sleep(STOP_TIMEOUT).await;
+}

@@ -1,0 +1,213 @@
+//! The running collector and fake engines: each batch is applied once and in order, or the worker is reset.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests may panic")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::engine::{FakeEngine, Replays, removed, stored, tokens};
+use support::mirror::Mirror;
+use support::{Collector, eventually};
+use warmroute_routing::pool::WorkerState;
+
+const A: &str = "10.0.0.1:8000";
+const B: &str = "10.0.0.2:8000";
+
+/// A collector of one engine, ready, and in step with the engine's live stream.
+async fn collector_of(engine: &mut FakeEngine, with_replay: bool) -> (Collector, Mirror) {
+    let collector = Collector::start(&[engine.worker(A, with_replay)], "replay_timeout_ms: 1000").await;
+    eventually("ready", async || collector.get("/readyz").await.0 == 200).await;
+    // A publisher drops what it sends before it has heard of a subscription: until then nothing that matters is sent.
+    let before = collector.metric("frames_total", "").await;
+    eventually("a live message", async || {
+        engine.publish(json!([])).await;
+        collector.metric("frames_total", "").await > before
+    })
+    .await;
+    let mirror = Mirror::new(&collector);
+    (collector, mirror)
+}
+
+async fn depth_becomes(mirror: &mut Mirror, blocks: &[u64], depth: u32) {
+    eventually(&format!("{blocks:?} at depth {depth}"), async || {
+        mirror.depth(A, &tokens(blocks)).await == depth
+    })
+    .await;
+}
+
+fn batch(events: &[Value]) -> Value {
+    json!(events)
+}
+
+#[tokio::test]
+async fn starts_with_what_the_engine_has_published_before() {
+    for replays in [Replays::WithTopic, Replays::WithoutTopic] {
+        let mut engine = FakeEngine::start(replays).await;
+        engine.publish(batch(&[stored(None, &[1, 2])])).await;
+        engine.publish(batch(&[stored(Some(2), &[3]), removed(&[9])])).await;
+        let (collector, mut mirror) = collector_of(&mut engine, true).await;
+        depth_becomes(&mut mirror, &[1, 2, 3, 4], 3).await;
+        engine.publish(batch(&[stored(Some(3), &[4])])).await;
+        depth_becomes(&mut mirror, &[1, 2, 3, 4], 4).await;
+        assert_eq!(engine.asked.lock().unwrap().first(), Some(&0));
+        assert_eq!(collector.metric("resets_total", "").await, 0.0);
+        assert_eq!(collector.metric("replays_total", "complete").await, 1.0);
+        collector.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_gap_is_closed_by_a_replay() {
+    for replays in [Replays::WithTopic, Replays::WithoutTopic] {
+        let mut engine = FakeEngine::start(replays).await;
+        let (collector, mut mirror) = collector_of(&mut engine, true).await;
+        engine.publish(batch(&[stored(None, &[1, 2, 3])])).await;
+        depth_becomes(&mut mirror, &[1, 2, 3, 4], 3).await;
+        engine.lose(&batch(&[removed(&[3])]));
+        engine.lose(&batch(&[stored(Some(2), &[7])]));
+        engine.publish(batch(&[stored(Some(7), &[8])])).await;
+        depth_becomes(&mut mirror, &[1, 2, 7, 8], 4).await;
+        depth_becomes(&mut mirror, &[1, 2, 3], 2).await;
+        collector.metric_becomes("gaps_total", "\"recovered", 1.0).await;
+        assert_eq!(collector.metric("resets_total", "").await, 0.0);
+    }
+}
+
+#[tokio::test]
+async fn a_gap_without_a_replay_clears_the_worker() {
+    let mut engine = FakeEngine::start(Replays::Never).await;
+    let (collector, mut mirror) = collector_of(&mut engine, false).await;
+    engine.publish(batch(&[stored(None, &[1, 2])])).await;
+    depth_becomes(&mut mirror, &[1, 2], 2).await;
+    engine.lose(&batch(&[removed(&[2])]));
+    engine.publish(batch(&[stored(None, &[5]), stored(Some(2), &[3])])).await;
+    depth_becomes(&mut mirror, &[5], 1).await;
+    // What was known is void, and a block whose parent is not known waits for it.
+    depth_becomes(&mut mirror, &[1, 2, 3], 0).await;
+    engine.publish(batch(&[stored(None, &[1, 2])])).await;
+    depth_becomes(&mut mirror, &[1, 2, 3], 3).await;
+    assert_eq!(collector.metric("gaps_total", "unrecovered").await, 1.0);
+    assert_eq!(collector.metric("resets_total", "gap").await, 1.0);
+}
+
+#[tokio::test]
+async fn a_gap_that_the_engine_has_forgotten_clears_the_worker() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let (collector, mut mirror) = collector_of(&mut engine, true).await;
+    engine.publish(batch(&[stored(None, &[1])])).await;
+    depth_becomes(&mut mirror, &[1], 1).await;
+    engine.lose(&batch(&[removed(&[1])]));
+    engine.lose(&batch(&[]));
+    engine.forget();
+    engine.publish(batch(&[stored(None, &[5])])).await;
+    depth_becomes(&mut mirror, &[5], 1).await;
+    depth_becomes(&mut mirror, &[1], 0).await;
+    assert_eq!(collector.metric("gaps_total", "unrecovered").await, 1.0);
+}
+
+#[tokio::test]
+async fn numbers_that_begin_anew_are_a_restart() {
+    for with_replay in [true, false] {
+        let mut engine = FakeEngine::start(Replays::WithTopic).await;
+        let (collector, mut mirror) = collector_of(&mut engine, with_replay).await;
+        engine.publish(batch(&[stored(None, &[1, 2])])).await;
+        depth_becomes(&mut mirror, &[1, 2], 2).await;
+        engine.restart_unnoticed();
+        engine.publish(batch(&[stored(None, &[5])])).await;
+        depth_becomes(&mut mirror, &[5], 1).await;
+        depth_becomes(&mut mirror, &[1, 2], 0).await;
+        assert_eq!(collector.metric("resets_total", "restart").await, 1.0);
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_dies_is_down_and_its_successor_begins_empty() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let (collector, mut mirror) = collector_of(&mut engine, true).await;
+    engine.publish(batch(&[stored(None, &[1, 2])])).await;
+    depth_becomes(&mut mirror, &[1, 2], 2).await;
+    assert_eq!(mirror.state(A), Some(WorkerState::Up));
+    engine.die().await;
+    eventually("down", async || {
+        mirror.catch_up().await;
+        mirror.state(A) == Some(WorkerState::Down)
+    })
+    .await;
+    engine.come_back().await;
+    eventually("up", async || {
+        mirror.catch_up().await;
+        mirror.state(A) == Some(WorkerState::Up)
+    })
+    .await;
+    // It has published nothing yet: what its predecessor held is gone all the same.
+    depth_becomes(&mut mirror, &[1, 2], 0).await;
+    assert_eq!(collector.metric("workers_up", "").await, 1.0);
+}
+
+#[tokio::test]
+async fn a_replay_that_never_answers_holds_nothing_up_for_ever() {
+    let mut engine = FakeEngine::start(Replays::Never).await;
+    engine.publish(batch(&[stored(None, &[1])])).await;
+    let (collector, mut mirror) = collector_of(&mut engine, true).await;
+    engine.publish(batch(&[stored(None, &[5])])).await;
+    depth_becomes(&mut mirror, &[5], 1).await;
+    assert!(collector.metric("replays_total", "failed").await >= 1.0);
+    // Once it answers, the worker has all that the engine still has.
+    engine.set_replays(Replays::WithTopic);
+    depth_becomes(&mut mirror, &[1], 1).await;
+    depth_becomes(&mut mirror, &[5], 1).await;
+}
+
+#[tokio::test]
+async fn what_comes_during_a_replay_is_applied_after_it() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let (_collector, mut mirror) = collector_of(&mut engine, true).await;
+    engine.set_replays(Replays::Never);
+    engine.lose(&batch(&[stored(None, &[1])]));
+    engine.publish(batch(&[stored(Some(1), &[2])])).await; // a gap: the replay does not answer
+    for block in 3..50 {
+        engine.publish(batch(&[stored(Some(block - 1), &[block])])).await;
+    }
+    engine.publish(batch(&[stored(None, &[60])])).await;
+    depth_becomes(&mut mirror, &[60], 1).await;
+    // The retry finds the rest.
+    engine.set_replays(Replays::WithTopic);
+    let chain: Vec<_> = (1..50).collect();
+    depth_becomes(&mut mirror, &chain, 49).await;
+}
+
+#[tokio::test]
+async fn nonsense_on_the_wire_costs_only_itself() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let (collector, mut mirror) = collector_of(&mut engine, true).await;
+    engine.send_raw(&[b"lonely"]).await;
+    engine.send_raw(&[b"topic", b"short", b"x"]).await;
+    engine.publish(json!("no list")).await;
+    engine.publish(batch(&[json!({"type": "BlockStored"}), json!(5), stored(None, &[1])])).await;
+    depth_becomes(&mut mirror, &[1], 1).await;
+    assert_eq!(collector.metric("undecodable_frames_total", "").await, 3.0);
+    assert_eq!(collector.metric("bad_events_total", "").await, 2.0);
+    // Blocks of another size are refused, and seen.
+    let mut other = stored(None, &[9]);
+    other["block_size"] = json!(1);
+    other["block_hashes"] = json!([10, 11]);
+    engine.publish(batch(&[other])).await;
+    collector.metric_becomes("bad_events_total", "block_size", 1.0).await;
+}
+
+#[tokio::test]
+async fn workers_are_kept_apart_and_one_that_is_missing_holds_nobody_up() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    engine.publish(batch(&[stored(None, &[1, 2])])).await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let workers = [engine.worker(A, true), format!("{{address: '{B}', events: 'tcp://{nobody}'}}")];
+    let collector = Collector::start(&workers, "").await;
+    eventually("ready", async || collector.get("/readyz").await.0 == 200).await;
+    let mut mirror = Mirror::new(&collector);
+    mirror.catch_up().await;
+    let depths = mirror.depths(&tokens(&[1, 2]));
+    assert_eq!(depths.into_iter().collect::<Vec<_>>(), [((A.to_owned(), 0), 2)]);
+    // Nobody has ever been there: that may be a wrong endpoint, and is no reason not to send requests.
+    assert_eq!(mirror.state(B), Some(WorkerState::Up));
+    assert_eq!(collector.metric("workers_known", "").await, 2.0);
+    assert_eq!(collector.metric("workers_up", "").await, 1.0);
+}
