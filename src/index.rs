@@ -169,6 +169,7 @@ mod tests {
             page_bits: PageBits::new(4).unwrap(),
             block_size: 16,
             base_models: vec![],
+            namespaced: false,
             workers: vec![worker(0, 8001, WorkerState::Up), worker(1, 8002, WorkerState::Down)],
         }
     }

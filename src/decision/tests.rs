@@ -35,6 +35,7 @@ fn publish(host: &FakeHost, tokens: &[u32], namespace: Namespace, depths: &[u32]
         page_bits: BITS,
         block_size: 4,
         base_models: vec!["base".into()],
+        namespaced: true,
         workers: (0..depths.len()).map(worker).collect(),
     };
     let pool = pool.encode();

@@ -44,6 +44,7 @@ fn answer(generation: u64, position: u64, next_page: u32, pages: &[(u32, u64)]) 
         page_bits: BITS,
         block_size: 16,
         base_models: vec![],
+        namespaced: false,
         workers: vec![],
     };
     let mut writer = AnswerWriter::new(&pool);

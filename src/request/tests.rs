@@ -33,6 +33,7 @@ fn host() -> FakeHost {
         page_bits: PageBits::new(0).unwrap(),
         block_size: 4,
         base_models: vec![],
+        namespaced: false,
         workers: vec![Worker { slot, address: address(8001), rank: 0, state: WorkerState::Up }],
     };
     let pool = pool.encode();

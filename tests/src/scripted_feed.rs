@@ -116,6 +116,7 @@ impl ScriptedIndex {
             page_bits: PageBits::new(page_bits).expect("too many page bits"),
             block_size: 16,
             base_models: vec![],
+            namespaced: false,
             workers: (0..).zip(workers).filter_map(worker).collect(),
         };
         Self { pool, records: BTreeMap::new() }

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use serde_json::{Value, json};
 use warmroute_e2e::client::completion;
-use warmroute_e2e::{Answer, Client, Stack, tokens, wait};
+use warmroute_e2e::scripted_feed::{Reply, ScriptedIndex};
+use warmroute_e2e::{Answer, Client, ProxyOptions, ScriptedFeed, Stack, Upstream, ports, tokens, wait};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const PROMPT_TOKENS: usize = 512;
@@ -111,41 +112,32 @@ async fn model_and_salt_make_the_namespace_wherever_they_stand() -> Result<()> {
 
 #[tokio::test]
 async fn a_retry_takes_the_second_worker_when_the_first_refuses_connections() -> Result<()> {
-    let mut stack = Stack::builder("retry").engines(6).start().await?;
-    let client = Client::http1(stack.url())?;
-    for round in 0..6 {
-        let prompt = tokens(round, PROMPT_TOKENS);
-        warm(&stack, 0, &prompt).await?;
-        let engine = stack.engines().get(1).context("no engine")?;
-        Client::http1(engine.url())?.complete(&prompt, 1).await?;
-    }
-    let second = stack.engines().get(1).context("no engine")?.address();
-    wait::until_ok(DEADLINE, "both workers to be known for each prompt", async || {
-        for round in 0..6 {
-            let answer = client.complete(&tokens(round, PROMPT_TOKENS), 1).await?;
-            ensure!(answer.usage.cached_tokens > 0, "{answer:?}");
-        }
-        let counted = stack.collector.metrics().await?;
-        let holdings = counted.sum("warmroute_collector_holdings", &[]);
-        ensure!(holdings >= f64::from(6 * 2 * 32), "{holdings} holdings");
+    let (second, third) = (Upstream::start().await?, Upstream::start().await?);
+    let dead: SocketAddr = ports::free()?;
+    let workers = [dead, second.address(), third.address()];
+    let prompt = tokens(1, PROMPT_TOKENS);
+    // The dead worker holds all of the prompt, the second most of it, the third nothing.
+    let most = prompt.get(..PROMPT_TOKENS / 2).context("a short prompt")?;
+    let index = ScriptedIndex::new(101, 4, &workers).with(dead, &prompt).with(second.address(), most);
+    let feed = ScriptedFeed::start(move |request| {
+        if index.is_known_to(&request) { Reply::Hold } else { Reply::Bytes(index.all()) }
+    })
+    .await?;
+    let proxy = ProxyOptions::new("retry", &workers, feed.address())?.start().await?;
+    let told = format!("steered worker={dead} ");
+    wait::until_ok(DEADLINE, "the dead worker to be named", async || {
+        let echo = proxy.send(&prompt, &[]).await?;
+        let decision = echo.decision.unwrap_or_default();
+        ensure!(decision.starts_with(&told), "{decision}");
         Ok(())
     })
     .await?;
-    stack.engine_mut(0)?.kill_hard()?;
-    let mut retried = 0;
-    for round in 0..24 {
-        let answer = client.complete(&tokens(round % 6, PROMPT_TOKENS), 1).await?;
-        ensure!(answer.status.is_success(), "{answer:?}");
-        ensure!(
-            answer.engine() == Some(second.to_string().as_str()),
-            "{:?} {:?}",
-            answer.engine(),
-            answer.decision()
-        );
-        retried += usize::from(!answer.decision().unwrap_or_default().contains(&format!("worker={second} ")));
+    for _ in 0..20 {
+        let echo = proxy.send(&prompt, &[]).await?;
+        ensure!(echo.served_by == second.address(), "{echo:?}");
+        ensure!(echo.decision.as_deref().is_some_and(|decision| decision.starts_with(&told)), "{echo:?}");
     }
-    ensure!(retried > 0, "the dead worker never came first");
-    stack.stop().await
+    proxy.stop().await
 }
 
 #[tokio::test]

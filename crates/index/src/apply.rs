@@ -34,11 +34,21 @@ impl Index {
         if locals.len() != hashes.len() {
             return Err(EventError::Locals { locals: locals.len(), hashes: hashes.len() });
         }
-        let mut change = self.change(worker, stored.group, stored.tier)?;
         let namespace = Namespace::new(stored.lora.as_deref(), stored.salt.as_deref());
+        let mut change = self.change(worker, stored.group, stored.tier)?;
         let blocks = hashes.iter().zip(locals).map(|(hash, local)| (*hash, Content::Local(*local)));
         change.store(stored.parent, namespace, blocks);
-        Ok(change.applied)
+        let applied = change.applied;
+        self.note(namespace);
+        Ok(applied)
+    }
+
+    /// Readers are told at once when the names in a request begin to matter.
+    fn note(&mut self, namespace: Namespace) {
+        if namespace != Namespace::default() && !self.namespaced {
+            self.namespaced = true;
+            self.touch();
+        }
     }
 
     fn apply_stored(&mut self, worker: WorkerId, stored: &Stored) -> Result<Applied, EventError> {
@@ -55,7 +65,9 @@ impl Index {
         let blocks = stored.hashes.iter().zip(contents);
         let blocks = blocks.map(|(hash, (tokens, media))| (*hash, Content::tokens(tokens, media)));
         change.store(stored.parent, namespace, blocks);
-        Ok(change.applied)
+        let applied = change.applied;
+        self.note(namespace);
+        Ok(applied)
     }
 
     fn check(&self, stored: &Stored) -> Result<(), EventError> {

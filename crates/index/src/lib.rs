@@ -102,6 +102,7 @@ pub struct Index {
     workers: BTreeMap<WorkerId, Worker>,
     next_worker: u64,
     workers_version: u64,
+    namespaced: bool,
     residency: Residency,
     retired: Retired,
     publisher: Publisher,
@@ -124,6 +125,7 @@ impl Index {
             workers: BTreeMap::new(),
             next_worker: 0,
             workers_version: 1,
+            namespaced: false,
             residency: Residency::new(Pages::new(options.page_bits, 1)),
             retired: Retired::default(),
             publisher: Publisher::default(),
@@ -190,6 +192,11 @@ impl Index {
     pub fn purge(&mut self, max_blocks: usize) -> usize {
         self.residency.pages.begin_step();
         self.retired.purge(max_blocks, &mut self.residency)
+    }
+
+    /// Whether a block of another namespace than the plain one was ever stored.
+    pub fn is_namespaced(&self) -> bool {
+        self.namespaced
     }
 
     /// The generation.

@@ -285,3 +285,14 @@ fn the_extremes_are_numbers_like_any_other() {
     let orphan = Stored { hashes: vec![EngineHash(u64::MAX)], ..stored(Some(u64::MAX), &[3]) };
     assert_eq!(single.store(orphan).orphaned, 1);
 }
+
+#[test]
+fn readers_are_told_once_a_block_of_another_namespace_is_stored() {
+    let mut single = Single::new();
+    single.store(stored(None, &[1, 2]));
+    assert!(!single.index.is_namespaced());
+    let version = single.index.workers_version();
+    single.store(Stored { salt: Some("tenant".into()), ..stored(None, &[1]) });
+    assert!(single.index.is_namespaced());
+    assert!(single.index.workers_version() > version);
+}

@@ -278,6 +278,7 @@ mod tests {
             page_bits: PageBits::new(2).unwrap(),
             block_size: 16,
             base_models: vec![],
+            namespaced: false,
             workers: vec![],
         }
     }

@@ -9,7 +9,7 @@
 //! 0       4     magic, the bytes "WRPL"
 //! 4       2     format version, 1
 //! 6       1     page bits: the index has 2^bits pages
-//! 7       1     zero
+//! 7       1     flags: bit 0 = namespaced
 //! 8       8     generation
 //! 16      4     block size, in tokens
 //! 20      2     number of base model names
@@ -40,6 +40,9 @@ pub struct Pool {
     pub block_size: u32,
     /// Model names that mean the base model. Empty: every name does.
     pub base_models: Vec<String>,
+    /// Whether some cached block belongs to an adapter or a salt. While none does, the names in a request do not matter:
+    /// with them it matches nothing.
+    pub namespaced: bool,
     /// The workers, ascending by slot. A slot that is not here is dead: its holdings count for nothing.
     pub workers: Vec<Worker>,
 }
@@ -113,7 +116,7 @@ impl Pool {
         let mut out = Vec::with_capacity(24 + workers * 32);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        out.extend_from_slice(&[self.page_bits.bits(), 0]);
+        out.extend_from_slice(&[self.page_bits.bits(), u8::from(self.namespaced)]);
         out.extend_from_slice(&self.generation.0.to_le_bytes());
         out.extend_from_slice(&self.block_size.to_le_bytes());
         out.extend_from_slice(&(names as u16).to_le_bytes());
@@ -148,7 +151,10 @@ impl Pool {
     fn decode_fields(reader: &mut Reader<'_>) -> Result<Self, PoolError> {
         let bits = reader.u8().ok_or(PoolError::Length)?;
         let page_bits = PageBits::new(bits).ok_or(PoolError::Field("number of page bits"))?;
-        reader.u8().ok_or(PoolError::Length)?;
+        let namespaced = match reader.u8().ok_or(PoolError::Length)? {
+            flags @ 0..=1 => flags == 1,
+            _ => return Err(PoolError::Field("flag")),
+        };
         let generation = Generation(reader.u64().ok_or(PoolError::Length)?);
         let block_size = reader.u32().filter(|size| *size > 0).ok_or(PoolError::Field("block size"))?;
         let names = reader.u16().ok_or(PoolError::Length)?;
@@ -160,7 +166,7 @@ impl Pool {
         if !workers.is_sorted_by(|a, b| a.slot < b.slot) {
             return Err(PoolError::Field("order of workers"));
         }
-        Ok(Self { generation, page_bits, block_size, base_models, workers })
+        Ok(Self { generation, page_bits, block_size, base_models, namespaced, workers })
     }
 }
 
@@ -220,6 +226,7 @@ mod tests {
             page_bits: PageBits::new(12).unwrap(),
             block_size: 16,
             base_models: vec!["llama".into(), "llama-alias".into()],
+            namespaced: true,
             workers: vec![
                 worker(0, "127.0.0.1:8001", 0, WorkerState::Up),
                 worker(7, "[2001:db8::1]:8002", 3, WorkerState::Down),
