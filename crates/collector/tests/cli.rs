@@ -1,5 +1,5 @@
 //! The program, as a process.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may panic")]
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

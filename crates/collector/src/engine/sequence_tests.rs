@@ -53,7 +53,7 @@ impl Driver {
     }
 
     fn connected(self) -> Self {
-        self.with(|sequence, steps| sequence.connected(steps))
+        self.with(Sequence::connected)
     }
 
     fn live(self, run: u8, seqs: impl IntoIterator<Item = u64>) -> Self {
@@ -78,7 +78,7 @@ impl Driver {
     }
 
     fn retry(self) -> Self {
-        self.with(|sequence, steps| sequence.retry(steps))
+        self.with(Sequence::retry)
     }
 
     /// Asserts that exactly these batches of a run are known, each once and in order.
@@ -302,7 +302,7 @@ fn a_connection_that_comes_back_during_a_replay_begins_it_anew() {
 
 #[test]
 fn silence_is_checked_by_asking_for_the_next_batch() {
-    let probe = |driver: Driver| driver.with(|sequence, steps| sequence.probe(steps));
+    let probe = |driver: Driver| driver.with(Sequence::probe);
     probe(started(3)).asks(Some(4)).ended().knows(1, 0..4).was_reset(&[]);
     let driver = probe(started(3)).replayed(1, [4]).asks(Some(3)).knows(1, 0..4);
     driver.replayed(1, 3..6).ended().live(1, 4..7).knows(1, 0..7).was_reset(&[]);
@@ -419,7 +419,7 @@ mod every_order {
                         }
                     }
                     Move::Retry => driver = driver.retry(),
-                    Move::Probe => driver = driver.with(|sequence, steps| sequence.probe(steps)),
+                    Move::Probe => driver = driver.with(Sequence::probe),
                     Move::ReplayFail | Move::Restart => {}
                 }
                 for pair in driver.known.windows(2) {

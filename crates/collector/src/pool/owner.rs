@@ -215,6 +215,7 @@ impl Owner {
             page_bits: self.index.page_bits(),
             block_size: self.index.block_size(),
             base_models: self.base_models.clone(),
+            namespaced: self.index.is_namespaced(),
             workers: self.roster.published(&self.index),
         }
     }

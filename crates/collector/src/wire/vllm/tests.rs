@@ -13,8 +13,8 @@ fn batch_of(events: &Value) -> Vec<u8> {
     pack(&json!([1.5, events, 0]))
 }
 
-fn decode(events: Value) -> Batch {
-    Decoder::default().decode(&batch_of(&events)).unwrap()
+fn decode(events: &Value) -> Batch {
+    Decoder::default().decode(&batch_of(events)).unwrap()
 }
 
 /// A root store of one block of two tokens, with more fields.
@@ -28,7 +28,7 @@ fn stored_with(fields: &Value) -> Value {
 }
 
 fn one_stored(fields: &Value) -> Stored {
-    let batch = decode(json!([stored_with(fields)]));
+    let batch = decode(&json!([stored_with(fields)]));
     match &*batch.events {
         [Event::Stored(stored)] => stored.clone(),
         _ => panic!("{batch:?}"),
@@ -56,7 +56,7 @@ fn reads_a_map_and_every_length_of_array() {
         {"an": "owner"}, "session", [[3]], "a field of tomorrow", [[[]]]]);
     for len in 5..=full.as_array().unwrap().len() {
         let event = json!(full.as_array().unwrap()[..len]);
-        assert_eq!(decode(json!([event])).events, [Event::Stored(plain())], "{len} fields");
+        assert_eq!(decode(&json!([event])).events, [Event::Stored(plain())], "{len} fields");
     }
     let removed = Event::Removed(Removed { hashes: vec![EngineHash(7)], tier: Tier::Gpu, group: Group(0) });
     for event in [
@@ -66,10 +66,10 @@ fn reads_a_map_and_every_length_of_array() {
         json!({"type": "BlockRemoved", "block_hashes": [7]}),
         json!({"block_hashes": [7], "unknown": [1, {"a": null}], "type": "BlockRemoved"}),
     ] {
-        assert_eq!(decode(json!([event])).events, std::slice::from_ref(&removed), "{event}");
+        assert_eq!(decode(&json!([event])).events, std::slice::from_ref(&removed), "{event}");
     }
     assert_eq!(
-        decode(json!([["AllBlocksCleared"], {"type": "AllBlocksCleared"}])).events,
+        decode(&json!([["AllBlocksCleared"], {"type": "AllBlocksCleared"}])).events,
         [Event::Cleared, Event::Cleared]
     );
 }
@@ -115,7 +115,7 @@ fn hashes_are_equal_as_integers_of_either_sign_and_as_bytes() {
 
 #[test]
 fn a_bad_event_costs_only_itself() {
-    let batch = decode(json!([
+    let batch = decode(&json!([
         ["BlockRemoved", [1]],
         ["BlockRemoved", ["not a hash"]],
         ["BlockStored", [7], null, "not tokens", 2, null],
@@ -134,7 +134,7 @@ fn a_bad_event_costs_only_itself() {
 
 #[test]
 fn unknown_types_are_counted_whatever_is_in_them() {
-    let batch = decode(json!([
+    let batch = decode(&json!([
         {"type": "BlockMoved", "block_hashes": "anything"},
         ["Heartbeat", {"a": [[[[]]]]}],
         ["AllBlocksCleared"],
@@ -169,15 +169,15 @@ fn a_deep_nest_is_one_bad_event() {
 #[test]
 fn only_groups_that_keep_every_token_are_indexed() {
     let mut decoder = Decoder::default();
-    let mut decode = |events: Value| decoder.decode(&batch_of(&events)).unwrap();
-    let batch = decode(json!([
+    let mut decode = |events: &Value| decoder.decode(&batch_of(events)).unwrap();
+    let batch = decode(&json!([
         stored_with(&json!({"group_idx": 0, "kv_cache_spec_kind": "sliding_window"})),
         stored_with(&json!({"group_idx": 1, "kv_cache_spec_kind": "full_attention"})),
         stored_with(&json!({"group_idx": 2, "kv_cache_spec_kind": "a kind of tomorrow"})),
     ]));
     assert_eq!((batch.events.len(), batch.skipped.len()), (1, 2));
     // Removals do not tell the kind, and neither may a later store.
-    let batch = decode(json!([
+    let batch = decode(&json!([
         {"type": "BlockRemoved", "block_hashes": [7], "group_idx": 0},
         {"type": "BlockRemoved", "block_hashes": [7], "group_idx": 1},
         stored_with(&json!({"group_idx": 2})),
@@ -188,7 +188,7 @@ fn only_groups_that_keep_every_token_are_indexed() {
 
 #[test]
 fn tokens_that_are_not_the_blocks_are_skipped_and_placeholders_are_not() {
-    let batch = decode(json!([
+    let batch = decode(&json!([
         stored_with(&json!({"token_ids": [1, 2, 3]})),
         stored_with(&json!({"block_hashes": []})),
         stored_with(&json!({"block_size": 0})),
@@ -263,7 +263,7 @@ fn nothing_unknown_passes_for_plain() {
     // An old engine's adapter has only a number.
     assert_eq!(one_stored(&json!({"lora_id": 3})).lora.as_deref(), Some("lora_id:3"));
     // Keys that cannot be given to blocks.
-    assert_eq!(decode(json!([stored_with(&json!({"extra_keys": [["a"], ["b"]]}))])).bad.len(), 1);
+    assert_eq!(decode(&json!([stored_with(&json!({"extra_keys": [["a"], ["b"]]}))])).bad.len(), 1);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_salt_in_a_field_of_its_own_is_heeded() {
     assert_eq!(one_stored(&json!({"cache_salt": "tenant"})).salt.as_deref(), Some("tenant"));
     let array = json!(["BlockStored", [7], null, [1, 2], 2, null, "GPU", {"cache_salt": "tenant"}]);
     assert!(
-        matches!(&*decode(json!([array])).events, [Event::Stored(s)] if s.salt.as_deref() == Some("tenant"))
+        matches!(&*decode(&json!([array])).events, [Event::Stored(s)] if s.salt.as_deref() == Some("tenant"))
     );
 }
 
