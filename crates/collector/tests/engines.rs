@@ -1,12 +1,23 @@
 //! The running collector and fake engines: each batch is applied once and in order, or the worker is reset.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::float_cmp,
+    reason = "tests may panic"
+)]
 
 mod support;
 
 use serde_json::{Value, json};
 use support::engine::{FakeEngine, Replays, removed, stored, tokens};
 use support::mirror::Mirror;
+use support::proxy::Proxy;
 use support::{Collector, eventually};
+use tokio::sync::mpsc;
+use warmroute_collector::engine::{News, Source, Subscriber, Update};
+use warmroute_collector::metrics::Metrics;
 use warmroute_routing::pool::WorkerState;
 
 const A: &str = "10.0.0.1:8000";
@@ -210,4 +221,77 @@ async fn workers_are_kept_apart_and_one_that_is_missing_holds_nobody_up() {
     assert_eq!(mirror.state(B), Some(WorkerState::Up));
     assert_eq!(collector.metric("workers_known", "").await, 2.0);
     assert_eq!(collector.metric("workers_up", "").await, 1.0);
+}
+
+/// The endpoints of two ranks: ports that follow each other.
+fn free_ports() -> [String; 2] {
+    loop {
+        let first = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        if port < u16::MAX && std::net::TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
+            return [port, port + 1].map(|port| format!("tcp://127.0.0.1:{port}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_rank_is_a_worker_of_its_own() {
+    let (events, replay) = (free_ports(), free_ports());
+    let mut engines = vec![];
+    for rank in 0..2_u64 {
+        let [events, replay] = [&events, &replay].map(|ports| &*ports[rank as usize]);
+        let mut engine = FakeEngine::start_at(Replays::WithTopic, events, replay).await;
+        let blocks: Vec<_> = (1..=2 + rank).collect();
+        engine.publish(batch(&[stored(None, &blocks)])).await;
+        engines.push(engine);
+    }
+    let [events, replay] = [&events, &replay].map(|ports| &ports[0]);
+    let worker = format!("{{address: '{A}', events: '{events}', replay: '{replay}', data_parallel_size: 2}}");
+    let collector = Collector::start(&[worker], "").await;
+    eventually("ready", async || collector.get("/readyz").await.0 == 200).await;
+    let mut mirror = Mirror::new(&collector);
+    mirror.catch_up().await;
+    let mut depths: Vec<_> = mirror.depths(&tokens(&[1, 2, 3, 4])).into_iter().collect();
+    depths.sort();
+    assert_eq!(depths, [((A.to_owned(), 0), 2), ((A.to_owned(), 1), 3)]);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_dead_without_a_word_is_made_anew() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let proxy = Proxy::start(&engine.events).await;
+    let source = Source {
+        events: proxy.endpoint.parse().unwrap(),
+        replay: Some(engine.replay.parse().unwrap()),
+        replay_timeout: std::time::Duration::from_secs(5),
+        silence: std::time::Duration::from_millis(100),
+    };
+    let (updates, mut inbox) = mpsc::channel(64);
+    let metrics = Metrics::new().worker("llama", A, 0);
+    let subscriber = tokio::spawn(Subscriber::new(0, A.to_owned(), source, updates, metrics).run());
+
+    engine.publish(batch(&[stored(None, &[1])])).await;
+    let is_events = |news: &News| matches!(news, News::Events(_));
+    next(&mut inbox, is_events).await;
+    proxy.freeze();
+    engine.publish(batch(&[stored(None, &[2])])).await;
+    // The connection is found dead, is made anew, and what it failed to bring comes by a replay, once.
+    next(&mut inbox, |news| matches!(news, News::Connected(false))).await;
+    next(&mut inbox, |news| matches!(news, News::Connected(true))).await;
+    next(&mut inbox, is_events).await;
+    engine.publish(batch(&[stored(None, &[3])])).await;
+    next(&mut inbox, is_events).await;
+    subscriber.abort();
+}
+
+/// The next news of a kind. A reset has no place in these tests.
+async fn next(inbox: &mut mpsc::Receiver<Update>, is_it: impl Fn(&News) -> bool) {
+    loop {
+        let update = tokio::time::timeout(std::time::Duration::from_secs(20), inbox.recv()).await;
+        let news = update.expect("news in time").expect("a subscriber that lives").news;
+        assert!(!matches!(news, News::Reset(_)), "{news:?}");
+        if is_it(&news) {
+            return;
+        }
+    }
 }

@@ -6,8 +6,8 @@
 //! DEALER socket --replayed batches+
 //! ```
 //!
-//! A subscriber ([`subscriber`]) owns the sockets of one rank ([`socket`], [`replay`]) and keeps them alive for ever. The
-//! rules of order are in [`sequence`], free of sockets. The way to the pool is a bounded channel: a pool that cannot keep
+//! A subscriber (`subscriber`) owns the sockets of one rank (`socket`, `replay`) and keeps them alive for ever. The rules
+//! of order are in `sequence`, free of sockets. The way to the pool is a bounded channel: a pool that cannot keep
 //! up slows the sockets down, and the engine's own queue takes the rest.
 
 mod backoff;
@@ -24,8 +24,12 @@ pub use self::sequence::{GapOutcome, ReplayOutcome, ResetCause};
 pub use self::subscriber::Subscriber;
 use crate::config::Endpoint;
 
-/// A message of more bytes is dropped unread. A batch of a full step of a large engine has some hundred kilobytes.
-pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// A payload of more bytes is not read. A batch of a full step of a large engine has some hundred kilobytes.
+pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
+
+/// How long a live stream may be silent before it is looked after. The ZeroMQ crate knows neither heartbeats nor
+/// keepalives: a peer that vanishes without a word would never be missed.
+pub const SILENCE: Duration = Duration::from_secs(10);
 
 /// Where one rank of an engine speaks.
 #[derive(Clone, Debug)]
@@ -36,6 +40,8 @@ pub struct Source {
     pub replay: Option<Endpoint>,
     /// How long a replay may take.
     pub replay_timeout: Duration,
+    /// A live stream that brings nothing for so long is asked, by a replay, whether it should have: [`SILENCE`].
+    pub silence: Duration,
 }
 
 /// What a subscriber tells its pool.
@@ -58,43 +64,4 @@ pub enum News {
     Connected(bool),
     /// All that can be known of it now is known: it has been replayed, cannot be, or cannot be reached.
     Settled,
-}
-
-// === impl GapOutcome ===
-
-impl GapOutcome {
-    /// The outcome's name in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Recovered => "recovered",
-            Self::Unrecovered => "unrecovered",
-        }
-    }
-}
-
-// === impl ReplayOutcome ===
-
-impl ReplayOutcome {
-    /// The outcome's name in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-// === impl ResetCause ===
-
-impl ResetCause {
-    /// The cause's name in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Restart => "restart",
-            Self::Gap => "gap",
-            Self::Reconnect => "reconnect",
-            Self::Recovery => "recovery",
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use zeromq::{Socket, SocketEvent, SocketOptions, SocketRecv, SubSocket, ZmqError, ZmqMessage};
 
-use super::MAX_MESSAGE_BYTES;
+use super::MAX_PAYLOAD_BYTES;
 use super::sequence::Frame;
 use crate::config::Endpoint;
 use crate::wire::Message;
@@ -24,7 +24,7 @@ pub(super) struct EventSocket {
 pub(super) enum Received {
     /// A batch.
     Batch(Frame),
-    /// A message that is none of ours, or too large.
+    /// A message that is none of ours.
     Undecodable,
     /// The connection is lost.
     Lost,
@@ -78,13 +78,12 @@ fn read(message: &ZmqMessage) -> Received {
 /// A message's batch, or its end marker (`Some(None)`); none if it is neither.
 pub(super) fn parse(message: &ZmqMessage) -> Option<Option<Frame>> {
     let frames: Vec<&Bytes> = message.iter().collect();
-    if frames.iter().map(|frame| frame.len()).sum::<usize>() > MAX_MESSAGE_BYTES {
-        return None;
-    }
     match Message::parse(&frames).ok()? {
         Message::End => Some(None),
         Message::Batch { seq, .. } => {
-            let payload = frames.last().map(|payload| Bytes::clone(payload)).unwrap_or_default();
+            // One that is too large keeps its number, as one that cannot be read does: no replay would bring it either.
+            let fits = |payload: &&&Bytes| payload.len() <= MAX_PAYLOAD_BYTES;
+            let payload = frames.last().filter(fits).map(|payload| Bytes::clone(payload)).unwrap_or_default();
             Some(Some(Frame { seq, payload }))
         }
     }

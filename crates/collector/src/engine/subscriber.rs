@@ -15,10 +15,6 @@ use super::{News, Source, Update};
 use crate::metrics::WorkerMetrics;
 use crate::wire::Adapter;
 
-/// A live stream that brings nothing for so long is asked whether it should have: the crate knows neither heartbeats nor
-/// keepalives, and a peer that vanishes without a word would never be missed.
-const SILENCE: Duration = Duration::from_secs(10);
-
 /// Listens to one rank for ever.
 #[derive(Debug)]
 pub struct Subscriber {
@@ -128,11 +124,11 @@ impl Subscriber {
     async fn listen(&mut self, socket: &mut EventSocket) -> Result<Lost, PoolGone> {
         self.replays_work = false;
         self.probing = false;
-        let mut silent_at = Instant::now() + SILENCE;
+        let mut silent_at = Instant::now() + self.source.silence;
         loop {
             tokio::select! {
                 received = socket.receive() => {
-                    silent_at = Instant::now() + SILENCE;
+                    silent_at = Instant::now() + self.source.silence;
                     self.probing = false;
                     match received {
                         Received::Batch(frame) => {
@@ -153,7 +149,7 @@ impl Subscriber {
                     self.feed(Sequence::retry).await?;
                 }
                 () = sleep_until(silent_at) => {
-                    silent_at = Instant::now() + SILENCE;
+                    silent_at = Instant::now() + self.source.silence;
                     if !self.sequence.is_replaying() {
                         self.feed(Sequence::probe).await?;
                         self.probing = self.sequence.is_replaying();

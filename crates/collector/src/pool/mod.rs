@@ -1,6 +1,6 @@
 //! Pools: the index over the caches of workers that serve the same model, and who owns it.
 //!
-//! One task ([`owner`]) holds a pool's index. Subscribers send it updates, the feed and the metrics ask it; both ways are
+//! One task (`owner`) holds a pool's index. Subscribers send it updates, the feed and the metrics ask it; both ways are
 //! bounded. Everyone else sees a [`View`]: how far the index is, and whether the pool is ready.
 
 mod generations;
@@ -18,7 +18,7 @@ use warmroute_routing::page::Generation;
 
 use self::owner::{Ask, Owner};
 use crate::config::PoolConfig;
-use crate::engine::{Source, Subscriber};
+use crate::engine::{SILENCE, Source, Subscriber};
 use crate::feed::Answer;
 use crate::metrics::{Metrics, PoolMetrics, WorkerMetrics};
 
@@ -106,7 +106,7 @@ impl Pool {
             // The configuration has been checked: every rank has a port.
             let Some(events) = worker.events.of_rank(rank) else { continue };
             let replay = worker.replay.as_ref().and_then(|replay| replay.of_rank(rank));
-            let source = Source { events, replay, replay_timeout: config.replay_timeout };
+            let source = Source { events, replay, replay_timeout: config.replay_timeout, silence: SILENCE };
             let name = format!("{}/{}/{rank}", config.name, worker.address);
             tasks.spawn(Subscriber::new(place, name, source, updates.clone(), metrics.clone()).run());
         }

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use warmroute_index::event::Event;
-use warmroute_index::{Index, Options};
+use warmroute_index::{EventError, Index, Options};
 use warmroute_routing::feed::Request;
 use warmroute_routing::page::PageBits;
 use warmroute_routing::pool::Pool as PublishedPool;
@@ -51,6 +51,8 @@ pub(super) struct Owner {
     workers: Arc<[WorkerMetrics]>,
     ready: bool,
     ready_at: Instant,
+    /// The workers that have not settled.
+    missing: Arc<[String]>,
     /// Retired slots may still hold blocks.
     purging: bool,
 }
@@ -74,12 +76,13 @@ impl Owner {
         };
         let mut index = Index::new(options, generations.next());
         let roster = Roster::new(config, &mut index);
+        let missing = roster.missing();
         let view = View {
             generation: index.generation(),
             pages: index.page_bits().page_count(),
             version: index.version(),
             ready: false,
-            missing: roster.missing(),
+            missing: Arc::clone(&missing),
         };
         Self {
             name: config.name.clone(),
@@ -94,6 +97,7 @@ impl Owner {
             workers,
             ready: false,
             ready_at: Instant::now() + ready_timeout,
+            missing,
             purging: false,
         }
     }
@@ -121,7 +125,7 @@ impl Owner {
                     self.look_around();
                 }
                 () = sleep_until(self.ready_at), if !self.ready => {
-                    warn!(pool = %self.name, missing = ?self.roster.missing(), "ready without some workers");
+                    warn!(pool = %self.name, missing = ?self.missing, "ready without some workers");
                     self.ready = true;
                     self.look_around();
                 }
@@ -143,7 +147,7 @@ impl Owner {
                         metrics.event(event, &result);
                     }
                     if let Err(error) = result {
-                        debug!(pool = %self.name, worker = update.worker, %error, "an event was refused");
+                        self.complain(update.worker, &error);
                     }
                     self.purging |= matches!(event, Event::Cleared);
                 }
@@ -157,14 +161,26 @@ impl Owner {
                     self.index.touch();
                 }
             }
-            News::Settled => self.roster.settled(update.worker),
+            News::Settled => {
+                self.roster.settled(update.worker);
+                self.missing = self.roster.missing();
+            }
+        }
+    }
+
+    /// Tells of an event that was refused; loudly once for each worker, since all of its events may be so.
+    fn complain(&mut self, place: usize, error: &EventError) {
+        let worker = self.roster.name(place);
+        if self.roster.first_complaint(place) {
+            warn!(pool = %self.name, worker, %error, "an event was refused; is the pool's block size the engine's?");
+        } else {
+            debug!(pool = %self.name, worker, %error, "an event was refused");
         }
     }
 
     /// After a change: is the pool ready, is it time for a new generation, who is to be told?
     fn look_around(&mut self) {
-        let missing = self.roster.missing();
-        if !self.ready && missing.is_empty() {
+        if !self.ready && self.missing.is_empty() {
             info!(pool = %self.name, "ready");
             self.ready = true;
         }
@@ -174,7 +190,7 @@ impl Owner {
             pages: self.index.page_bits().page_count(),
             version: self.index.version(),
             ready: self.ready,
-            missing,
+            missing: Arc::clone(&self.missing),
         };
         self.view.send_if_modified(|seen| {
             let changed = *seen != view;

@@ -23,6 +23,8 @@ pub(super) struct Row {
     /// Whether the connection to its events stands; `None` before the first.
     connected: Option<bool>,
     settled: bool,
+    /// Whether the log has told of an event that was refused.
+    complained: bool,
 }
 
 // === impl Roster ===
@@ -38,7 +40,7 @@ impl Roster {
             .flat_map(|worker| (0..u32::from(worker.ranks)).map(|rank| (worker.address, rank)));
         let rows = ranks.filter_map(|(address, rank)| {
             let id = index.add_worker(WorkerIdentity { address: address.to_string(), rank }).ok()?;
-            Some(Row { id, address, rank, connected: None, settled: false })
+            Some(Row { id, address, rank, connected: None, settled: false, complained: false })
         });
         Self { rows: rows.collect() }
     }
@@ -63,6 +65,16 @@ impl Roster {
         }
     }
 
+    /// Whether this is the first complaint about a worker.
+    pub(super) fn first_complaint(&mut self, place: usize) -> bool {
+        self.rows.get_mut(place).is_some_and(|row| !std::mem::replace(&mut row.complained, true))
+    }
+
+    /// The name of a worker in logs.
+    pub(super) fn name(&self, place: usize) -> String {
+        self.rows.get(place).map(Row::name).unwrap_or_default()
+    }
+
     /// Workers whose events are connected.
     pub(super) fn up(&self) -> usize {
         self.rows.iter().filter(|row| row.connected == Some(true)).count()
@@ -71,12 +83,13 @@ impl Roster {
     /// The names of the workers that have not settled.
     pub(super) fn missing(&self) -> Arc<[String]> {
         let missing = self.rows.iter().filter(|row| !row.settled);
-        missing.map(|row| format!("{}/{}", row.address, row.rank)).collect()
+        missing.map(Row::name).collect()
     }
 
     /// The table that is published.
     pub(super) fn published(&self, index: &Index) -> Vec<Worker> {
-        let row_of = |id| self.rows.iter().find(|row| row.id == id);
+        // Rows were added in the order of their names.
+        let row_of = |id| self.rows.get(self.rows.binary_search_by_key(&id, |row| row.id).ok()?);
         let mut workers: Vec<_> = index
             .workers()
             .filter_map(|(id, _, slot)| {
@@ -92,6 +105,10 @@ impl Roster {
 // === impl Row ===
 
 impl Row {
+    fn name(&self) -> String {
+        format!("{}/{}", self.address, self.rank)
+    }
+
     /// A connection that stood and is lost is the engine's end, or a network that does not reach it. One that never stood
     /// may be a wrong endpoint: that does not speak against the engine.
     fn state(&self) -> WorkerState {

@@ -38,11 +38,15 @@ type Buffer = Arc<Mutex<VecDeque<(u64, Bytes)>>>;
 
 impl FakeEngine {
     pub async fn start(replays: Replays) -> Self {
+        Self::start_at(replays, "tcp://127.0.0.1:0", "tcp://127.0.0.1:0").await
+    }
+
+    pub async fn start_at(replays: Replays, events: &str, replay: &str) -> Self {
         let mut engine = Self {
             publisher: None,
             router: None,
-            events: "tcp://127.0.0.1:0".to_owned(),
-            replay: "tcp://127.0.0.1:0".to_owned(),
+            events: events.to_owned(),
+            replay: replay.to_owned(),
             seq: 0,
             buffer: Buffer::default(),
             asked: Arc::default(),

@@ -3,6 +3,7 @@
 
 pub mod engine;
 pub mod mirror;
+pub mod proxy;
 
 use std::time::Duration;
 

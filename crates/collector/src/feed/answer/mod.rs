@@ -127,3 +127,6 @@ impl AnswerKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,90 +24,30 @@
 //!
 //! No I/O and no clock: the caller feeds what it receives and does what the [`Step`]s say.
 
-use std::collections::VecDeque;
+mod applied;
+mod held;
+mod step;
 
-use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_64;
-
-/// A numbered batch, still encoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) seq: u64,
-    pub(crate) payload: Bytes,
-}
-
-/// What the caller is to do. Steps are done in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Apply a batch.
-    Apply(Bytes),
-    /// Forget all that is known of the worker.
-    Reset(ResetCause),
-    /// Ask the engine for its batches from this number on, and drop a replay that is still under way.
-    Replay { from: u64 },
-    /// Count a gap.
-    Gap(GapOutcome),
-    /// Count a replay.
-    Replayed(ReplayOutcome),
-    /// The worker may miss batches that the engine still has: call [`Sequence::retry`] after a while.
-    RetryLater,
-}
-
-/// Why a worker was reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ResetCause {
-    /// The engine has started anew.
-    Restart,
-    /// Batches are lost.
-    Gap,
-    /// The connection was lost, and it cannot be told whether the same process answers now.
-    Reconnect,
-    /// A whole replay succeeds after one has failed: it takes the place of what is known.
-    Recovery,
-}
-
-/// How a gap ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GapOutcome {
-    /// A replay closed it.
-    Recovered,
-    /// The missing batches are lost.
-    Unrecovered,
-}
-
-/// How a replay ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReplayOutcome {
-    /// Everything that was asked for came.
-    Complete,
-    /// It ended in order, but began late or had holes.
-    Partial,
-    /// It did not end.
-    Failed,
-}
+use self::applied::{Applied, Replayed};
+use self::held::Held;
+pub(super) use self::step::{Frame, Step};
+pub use self::step::{GapOutcome, ReplayOutcome, ResetCause};
 
 /// The order of one rank's batches.
 #[derive(Debug)]
 pub(crate) struct Sequence {
     can_replay: bool,
-    /// The number after the last batch applied, and that batch's fingerprint. None: nothing is known of the worker.
-    last: Option<Last>,
+    /// The last batch applied. None: nothing is known of the worker.
+    last: Option<Applied>,
     replay: Option<Replay>,
     /// Batches that replays brought and the live stream may bring too.
-    replayed: VecDeque<Last>,
+    replayed: Replayed,
     /// A replay has failed, and the time for another has not come.
     backing_off: bool,
     /// Replays begun since a live batch was the next one.
     in_a_row: u32,
     /// Batches that the engine may still have are missing.
     incomplete: bool,
-}
-
-/// A batch that was applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Last {
-    seq: u64,
-    fingerprint: u64,
 }
 
 /// A replay under way.
@@ -119,8 +59,7 @@ struct Replay {
     /// Whether one was missing at the start or in between.
     partial: bool,
     /// Live batches that wait for its end.
-    held: VecDeque<Frame>,
-    held_bytes: usize,
+    held: Held,
 }
 
 /// What a replay is for.
@@ -138,11 +77,6 @@ enum Purpose {
     Probe,
 }
 
-/// Live batches that may wait for a replay's end. What comes beyond is dropped and shows as a gap afterwards.
-const MAX_HELD: usize = 1 << 16;
-const MAX_HELD_BYTES: usize = 64 << 20;
-/// Fingerprints kept. Older ones fall out; their batches would have to be as late as this many others.
-const MAX_REPLAYED: usize = 1 << 17;
 /// Replays that may follow upon each other without a live batch that fits: an engine whose replays do not reach its own
 /// live stream is not asked for ever.
 const MAX_IN_A_ROW: u32 = 3;
@@ -156,7 +90,7 @@ impl Sequence {
             can_replay,
             last: None,
             replay: None,
-            replayed: VecDeque::new(),
+            replayed: Replayed::default(),
             backing_off: false,
             in_a_row: 0,
             incomplete: false,
@@ -218,7 +152,7 @@ impl Sequence {
             None => self.take_live(frame, steps),
             Some(replay) => {
                 let apply_too = replay.purpose == Purpose::Recovery && !replay.begun;
-                replay.hold(frame.clone());
+                replay.held.push(frame.clone());
                 if apply_too {
                     self.take_live(frame, steps);
                 }
@@ -283,7 +217,7 @@ impl Sequence {
             // What was held has been applied as it came.
             return;
         }
-        for frame in replay.held.drain(..) {
+        for frame in replay.held.drain() {
             self.live(frame, steps);
         }
     }
@@ -321,18 +255,12 @@ impl Sequence {
             self.apply(frame, steps);
         } else if frame.seq > next {
             self.gap(last, frame, steps);
-        } else if !self.was_replayed(&frame) {
+        } else if !self.replayed.has(&frame) {
             self.restart(frame, steps);
         }
     }
 
-    fn was_replayed(&mut self, frame: &Frame) -> bool {
-        // The live stream is in order, so what is behind it will not come any more.
-        while self.replayed.pop_front_if(|replayed| replayed.seq < frame.seq).is_some() {}
-        self.replayed.front().is_some_and(|replayed| replayed.is(frame))
-    }
-
-    fn gap(&mut self, last: Last, frame: Frame, steps: &mut Vec<Step>) {
+    fn gap(&mut self, last: Applied, frame: Frame, steps: &mut Vec<Step>) {
         if self.may_replay() {
             self.begin(Purpose::Gap, last.seq, steps);
             return self.live(frame, steps);
@@ -375,15 +303,12 @@ impl Sequence {
                 }
             }
         }
-        self.replayed.push_back(Last::of(frame));
-        if self.replayed.len() > MAX_REPLAYED {
-            self.replayed.pop_front();
-        }
+        self.replayed.push(frame);
         self.apply(frame.clone(), steps);
     }
 
     fn apply(&mut self, frame: Frame, steps: &mut Vec<Step>) {
-        self.last = Some(Last::of(&frame));
+        self.last = Some(Applied::of(&frame));
         steps.push(Step::Apply(frame.payload));
     }
 
@@ -410,37 +335,12 @@ impl Sequence {
 
     /// Begins a replay, in the place of one under way: what that holds is held on.
     fn begin(&mut self, purpose: Purpose, from: u64, steps: &mut Vec<Step>) {
-        let (held, held_bytes) =
-            self.replay.take().map(|replay| (replay.held, replay.held_bytes)).unwrap_or_default();
-        self.replay = Some(Replay { purpose, begun: false, partial: false, held, held_bytes });
+        let held = self.replay.take().map(|replay| replay.held).unwrap_or_default();
+        self.replay = Some(Replay { purpose, begun: false, partial: false, held });
         self.in_a_row += 1;
         steps.push(Step::Replay { from });
     }
 }
 
-// === impl Last ===
-
-impl Last {
-    fn of(frame: &Frame) -> Self {
-        Self { seq: frame.seq, fingerprint: xxh3_64(&frame.payload) }
-    }
-
-    fn is(self, frame: &Frame) -> bool {
-        self.seq == frame.seq && self.fingerprint == xxh3_64(&frame.payload)
-    }
-}
-
-// === impl Replay ===
-
-impl Replay {
-    fn hold(&mut self, frame: Frame) {
-        if self.held.len() < MAX_HELD && self.held_bytes + frame.payload.len() <= MAX_HELD_BYTES {
-            self.held_bytes += frame.payload.len();
-            self.held.push_back(frame);
-        }
-    }
-}
-
 #[cfg(test)]
-#[path = "sequence_tests.rs"]
 mod tests;

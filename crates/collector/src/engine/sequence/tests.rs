@@ -1,3 +1,8 @@
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::held::MAX_BYTES;
 use super::*;
 
 /// A batch of one run of an engine.
@@ -313,7 +318,7 @@ fn silence_is_checked_by_asking_for_the_next_batch() {
 
 #[test]
 fn what_waits_for_a_replay_is_bounded() {
-    let big = |seq| Frame { seq, payload: Bytes::from(vec![0; MAX_HELD_BYTES / 2]) };
+    let big = |seq| Frame { seq, payload: Bytes::from(vec![0; MAX_BYTES / 2]) };
     let mut sequence = Sequence::new(true);
     let mut steps = vec![];
     sequence.connected(&mut steps);
