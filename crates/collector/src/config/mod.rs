@@ -1,6 +1,6 @@
 //! The collector's configuration: see `docs/configuration.md`, section "The collector".
 //!
-//! It is read in two steps. [`raw`] takes the YAML by its shape and refuses unknown fields and wrong types; [`check`]
+//! It is read in two steps. `raw` takes the YAML by its shape and refuses unknown fields and wrong types; `check`
 //! takes values that cannot be. Each complaint names the field by its path and says what to write.
 
 mod check;

@@ -78,8 +78,9 @@ pub(super) fn parse(text: &str) -> Result<RawConfig, ConfigError> {
     });
     parsed.map_err(|error| {
         let path = track.path().to_string();
-        let error = error.without_snippet();
-        let message = if path == "." { error.to_string() } else { format!("{path}: {error}") };
-        ConfigError::Shape(message)
+        // The crate's words for a wrong type say what a value is not, in terms of Rust.
+        let error =
+            error.without_snippet().to_string().replace("invalid u64", "write a whole number, 0 or more;");
+        ConfigError::Shape(if path == "." { error } else { format!("{path}: {error}") })
     })
 }

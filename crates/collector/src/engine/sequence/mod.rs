@@ -203,6 +203,16 @@ impl Sequence {
             (false, _) => ReplayOutcome::Failed,
         };
         steps.push(Step::Replayed(outcome));
+        if ended && !replay.begun && matches!(replay.purpose, Purpose::Gap | Purpose::Reconnect) {
+            // The engine has not even the last batch that came from it: it is another process, and has not counted as
+            // far. What it has published, it still has.
+            if replay.purpose == Purpose::Gap {
+                steps.push(Step::Gap(GapOutcome::Unrecovered));
+            }
+            self.forget(ResetCause::Restart, steps);
+            self.replay = Some(replay);
+            return self.begin(Purpose::Whole, 0, steps);
+        }
         if ended {
             self.conclude(&replay, steps);
         } else {
@@ -226,14 +236,6 @@ impl Sequence {
     fn conclude(&mut self, replay: &Replay, steps: &mut Vec<Step>) {
         match replay.purpose {
             Purpose::Whole | Purpose::Recovery => self.incomplete = false,
-            Purpose::Gap | Purpose::Reconnect if !replay.begun => {
-                // The engine has not even the last batch that came from it: it is another process, that has published
-                // nothing yet.
-                self.forget(ResetCause::Restart, steps);
-                if replay.purpose == Purpose::Gap {
-                    steps.push(Step::Gap(GapOutcome::Unrecovered));
-                }
-            }
             Purpose::Gap if !replay.partial && self.reaches(replay.held.front()) => {
                 steps.push(Step::Gap(GapOutcome::Recovered));
             }
@@ -247,7 +249,7 @@ impl Sequence {
     }
 
     fn take_live(&mut self, frame: Frame, steps: &mut Vec<Step>) {
-        let Some(last) = self.last else { return self.apply(frame, steps) };
+        let Some(last) = self.last else { return self.first(frame, steps) };
         let next = last.seq + 1;
         if frame.seq == next {
             self.replayed.clear();
@@ -258,6 +260,15 @@ impl Sequence {
         } else if !self.replayed.has(&frame) {
             self.restart(frame, steps);
         }
+    }
+
+    /// Nothing is known: the engine may have published more before, even since a replay that brought nothing.
+    fn first(&mut self, frame: Frame, steps: &mut Vec<Step>) {
+        if frame.seq > 0 && self.may_replay() {
+            self.begin(Purpose::Whole, 0, steps);
+            return self.live(frame, steps);
+        }
+        self.apply(frame, steps);
     }
 
     fn gap(&mut self, last: Applied, frame: Frame, steps: &mut Vec<Step>) {

@@ -17,6 +17,8 @@ struct Driver {
     known: Vec<(u8, u8)>,
     /// What a replay has been asked for and not ended yet.
     asked: Option<u64>,
+    /// How many replays have been asked for.
+    requests: usize,
     resets: Vec<ResetCause>,
     gaps: Vec<GapOutcome>,
     replays: Vec<ReplayOutcome>,
@@ -29,6 +31,7 @@ impl Driver {
             sequence: Sequence::new(can_replay),
             known: vec![],
             asked: None,
+            requests: 0,
             resets: vec![],
             gaps: vec![],
             replays: vec![],
@@ -46,7 +49,10 @@ impl Driver {
                     self.known.clear();
                     self.resets.push(cause);
                 }
-                Step::Replay { from } => self.asked = Some(from),
+                Step::Replay { from } => {
+                    self.asked = Some(from);
+                    self.requests += 1;
+                }
                 Step::Gap(outcome) => self.gaps.push(outcome),
                 Step::Replayed(outcome) => {
                     self.replays.push(outcome);
@@ -120,6 +126,18 @@ fn starts_with_all_that_the_engine_has() {
 fn an_engine_that_has_published_nothing_is_complete() {
     let driver = Driver::new(true).connected().ended().live(1, 0..2).knows(1, 0..2);
     assert_eq!(driver.replays, [ReplayOutcome::Complete]);
+}
+
+#[test]
+fn a_batch_between_an_empty_replay_and_the_live_stream_is_asked_for() {
+    let driver = Driver::new(true).connected().ended().live(1, [1]).asks(Some(0)).replayed(1, 0..2).ended();
+    driver.knows(1, 0..2).was_reset(&[]).asks(None);
+    // An engine that has nothing to replay is not asked for ever.
+    let mut driver = Driver::new(true).connected().ended().live(1, [5]);
+    while driver.asked.is_some() {
+        driver = driver.ended();
+    }
+    driver.live(1, [6]).knows(1, 5..7).asks(None);
 }
 
 #[test]
@@ -279,8 +297,10 @@ fn a_connection_that_comes_back_is_checked() {
     started(3).connected().asks(Some(3)).replayed(1, [3]).ended().knows(1, 0..4).was_reset(&[]);
     // The same process, batches missed.
     started(3).connected().replayed(1, 3..6).ended().live(1, 6..7).knows(1, 0..7).was_reset(&[]);
-    // Another process that has published nothing yet.
-    started(3).connected().ended().knows(1, []).was_reset(&[ResetCause::Restart]);
+    // Another process that has not counted as far: what it has published meanwhile is not missed.
+    let driver =
+        started(3).connected().live(2, [1]).ended().asks(Some(0)).knows(2, []).replayed(2, 0..2).ended();
+    driver.live(2, [2]).knows(2, 0..3).was_reset(&[ResetCause::Restart]).asks(None);
     // Another process that has counted as far.
     let driver = started(3).connected().replayed(2, [3]).asks(Some(0)).replayed(2, 0..4).ended();
     driver.knows(2, 0..4).was_reset(&[ResetCause::Restart]);
@@ -377,8 +397,8 @@ mod every_order {
         ) {
             let mut driver = Driver::new(can_replay).connected();
             let (mut run, mut next) = (1_u8, 0_u64);
-            // What the engine's replay still has to send, as asked when it began.
-            let mut sending: Option<(u64, VecDeque<Frame>)> = None;
+            // What the engine's replay still has to send, and which request it answers.
+            let mut sending: Option<(usize, VecDeque<Frame>)> = None;
             let mut connected = true;
             for step in moves {
                 match step {
@@ -407,9 +427,10 @@ mod every_order {
                     }
                     Move::ReplayStep => {
                         let Some(from) = driver.asked else { continue };
-                        if sending.as_ref().is_none_or(|(asked, _)| *asked != from) {
+                        let request = driver.requests;
+                        if sending.as_ref().is_none_or(|(answered, _)| *answered != request) {
                             let oldest = next.saturating_sub(window).max(from);
-                            sending = Some((from, (oldest..next).map(|seq| frame(run, seq)).collect()));
+                            sending = Some((request, (oldest..next).map(|seq| frame(run, seq)).collect()));
                         }
                         let frame = sending.as_mut().and_then(|(_, frames)| frames.pop_front());
                         driver = match frame {
@@ -419,9 +440,6 @@ mod every_order {
                                 driver.ended()
                             }
                         };
-                        if driver.asked != Some(from) {
-                            sending = None;
-                        }
                     }
                     Move::Retry => driver = driver.retry(),
                     Move::Probe => driver = driver.with(Sequence::probe),
@@ -431,6 +449,31 @@ mod every_order {
                     prop_assert_eq!((pair[0].0, pair[0].1.wrapping_add(1)), (pair[1].0, pair[1].1));
                 }
             }
+            // Once the engine answers, all that it still has is known.
+            driver = settle(driver.connected(), run, next, window);
+            driver = settle(driver.live(run, [next]), run, next + 1, window);
+            driver = settle(driver.retry(), run, next + 1, window);
+            if can_replay && window == u64::MAX {
+                let all: Vec<_> = (0..=next).map(|seq| (run, seq as u8)).collect();
+                prop_assert_eq!(driver.known, all);
+            }
         }
+    }
+
+    /// Answers every replay that is asked for.
+    fn settle(mut driver: Driver, run: u8, next: u64, window: u64) -> Driver {
+        while let Some(from) = driver.asked {
+            let request = driver.requests;
+            for seq in next.saturating_sub(window).max(from)..next {
+                driver = driver.replayed(run, [seq]);
+                if driver.requests != request {
+                    break;
+                }
+            }
+            if driver.requests == request {
+                driver = driver.ended();
+            }
+        }
+        driver
     }
 }
