@@ -9,6 +9,8 @@
 
 use std::process::{Command, Output};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 fn data(name: &str) -> String {
@@ -84,4 +86,58 @@ fn a_line_that_is_no_json_is_named() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("line 2"));
+}
+
+/// A line with one batch of a worker.
+fn event_line(kind: &str, worker: &str, seq: u64, events: &Value) -> Value {
+    let payload = rmp_serde::to_vec(&json!([1.5, events, 0])).unwrap();
+    let frames: Vec<_> =
+        [b"".as_slice(), &seq.to_be_bytes(), &payload].map(|frame| STANDARD.encode(frame)).into();
+    json!({"kind": kind, "worker": worker, "frames_b64": frames})
+}
+
+/// A store of blocks of 2 tokens: block `n` has the tokens `[n, n]` and the hash `n`.
+fn stored(parent: Option<u64>, blocks: &[u64], medium: &str) -> Value {
+    let tokens: Vec<_> = blocks.iter().flat_map(|block| [block, block]).collect();
+    json!(["BlockStored", blocks, parent, tokens, 2, null, medium])
+}
+
+#[test]
+fn answers_by_worker_rank_and_tier_and_counts_what_was_odd() {
+    let query =
+        json!({"kind": "query", "n": 7, "tokens": [1, 1, 2, 2, 3, 3, 4, 4, 5], "lora": null, "salt": null});
+    let recording = [
+        query.clone(),
+        event_line("event", "b", 0, &json!([stored(None, &[1, 2], "GPU"), stored(Some(2), &[3], "CPU")])),
+        event_line(
+            "event_rank1",
+            "b",
+            5,
+            &json!([stored(None, &[1], "GPU"), ["BlockMoved"], ["BlockRemoved", 1]]),
+        ),
+        event_line("event", "a", 3, &json!([stored(None, &[1, 2, 3, 4], "DISK")])),
+        json!({"kind": "event", "worker": "a", "frames_b64": ["AAAA", "AAAA"]}),
+        event_line("event", "a", 4, &json!("no list")),
+        query.clone(),
+        event_line("event", "a", 4, &json!([stored(None, &[1], "GPU")])),
+        query,
+    ];
+    let path = std::env::temp_dir().join(format!("warmroute-tiers-{}.jsonl", std::process::id()));
+    std::fs::write(&path, recording.map(|line| line.to_string()).join("\n")).unwrap();
+    let output = replay(&[path.to_str().unwrap()]);
+    std::fs::remove_file(&path).unwrap();
+
+    let entry =
+        |worker, rank, tier, blocks| json!({"worker": worker, "rank": rank, "tier": tier, "blocks": blocks});
+    let of_b = [entry("b", 0, "gpu", 2), entry("b", 0, "cpu", 3), entry("b", 1, "gpu", 1)];
+    let with_a = |first| [&[first], &of_b[..]].concat();
+    let answer = |blocks: Vec<Value>| json!({"n": 7, "blocks": blocks, "block_size": 2});
+    let expected = [
+        json!({"n": 7, "blocks": [], "block_size": null}),
+        answer(with_a(entry("a", 0, "disk", 4))),
+        answer(with_a(entry("a", 0, "gpu", 1))),
+    ];
+    assert_eq!(lines(&output.stdout), expected);
+    let counts = json!({"frames": 6, "events": 7, "undecodable_frames": 2, "bad_events": 1, "resets": 1});
+    assert_eq!(summary(&output), counts);
 }

@@ -23,12 +23,28 @@ pub(super) struct WorkerLabels {
     pub(super) rank: u16,
 }
 
-/// A rank of a worker, and why or how something happened to it.
+/// A rank of a worker, and why something of it was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ReasonLabels {
     #[prometheus(flatten)]
     pub(super) worker: WorkerLabels,
     pub(super) reason: &'static str,
+}
+
+/// A rank of a worker, and what brought something about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CauseLabels {
+    #[prometheus(flatten)]
+    pub(super) worker: WorkerLabels,
+    pub(super) cause: &'static str,
+}
+
+/// A rank of a worker, and how something ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OutcomeLabels {
+    #[prometheus(flatten)]
+    pub(super) worker: WorkerLabels,
+    pub(super) outcome: &'static str,
 }
 
 /// A rank of a worker, and a kind of event that was applied or refused.

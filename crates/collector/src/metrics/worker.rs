@@ -1,6 +1,8 @@
 //! What is counted for each rank of each worker.
 
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,7 +12,7 @@ use tokio::time::Instant;
 use warmroute_index::event::Event;
 use warmroute_index::{Applied, EventError};
 
-use super::labels::{EventLabels, ReasonLabels, WorkerLabels};
+use super::labels::{CauseLabels, EventLabels, OutcomeLabels, ReasonLabels, WorkerLabels};
 use crate::engine::{GapOutcome, ReplayOutcome, ResetCause};
 use crate::wire::Batch;
 
@@ -22,10 +24,10 @@ pub(super) struct WorkerFamilies {
     events: Family<EventLabels, Counter>,
     skipped: Family<ReasonLabels, Counter>,
     bad: Family<ReasonLabels, Counter>,
-    blocks: Family<ReasonLabels, Counter>,
-    gaps: Family<ReasonLabels, Counter>,
-    replays: Family<ReasonLabels, Counter>,
-    resets: Family<ReasonLabels, Counter>,
+    blocks: Family<OutcomeLabels, Counter>,
+    gaps: Family<OutcomeLabels, Counter>,
+    replays: Family<OutcomeLabels, Counter>,
+    resets: Family<CauseLabels, Counter>,
     connected: Family<WorkerLabels, Gauge>,
     last_event_age: Family<WorkerLabels, Gauge<f64, AtomicU64>>,
 }
@@ -36,7 +38,7 @@ pub struct WorkerMetrics {
     families: WorkerFamilies,
     labels: WorkerLabels,
     frames: Counter,
-    last_event: std::sync::Arc<LastEvent>,
+    last_event: Arc<LastEvent>,
 }
 
 /// When the last message came, in milliseconds after `epoch`; negative where none has.
@@ -105,7 +107,7 @@ impl WorkerFamilies {
         drop(self.connected.get_or_create(&labels));
         let frames = self.frames.get_or_create_owned(&labels);
         let last_event = LastEvent { epoch: Instant::now(), millis: AtomicI64::new(-1) };
-        WorkerMetrics { families: self.clone(), labels, frames, last_event: std::sync::Arc::new(last_event) }
+        WorkerMetrics { families: self.clone(), labels, frames, last_event: Arc::new(last_event) }
     }
 }
 
@@ -164,24 +166,25 @@ impl WorkerMetrics {
             ("cleared", applied.cleared),
         ] {
             if blocks > 0 {
-                self.families.blocks.get_or_create(&self.reason(what)).inc_by(u64::from(blocks));
+                self.families.blocks.get_or_create(&self.outcome(what)).inc_by(u64::from(blocks));
             }
         }
     }
 
     /// A gap ended.
     pub fn gap(&self, outcome: GapOutcome) {
-        self.families.gaps.get_or_create(&self.reason(outcome.as_str())).inc();
+        self.families.gaps.get_or_create(&self.outcome(outcome.as_str())).inc();
     }
 
     /// A replay ended.
     pub fn replay(&self, outcome: ReplayOutcome) {
-        self.families.replays.get_or_create(&self.reason(outcome.as_str())).inc();
+        self.families.replays.get_or_create(&self.outcome(outcome.as_str())).inc();
     }
 
     /// All that was known became void.
     pub fn reset(&self, cause: ResetCause) {
-        self.families.resets.get_or_create(&self.reason(cause.as_str())).inc();
+        let labels = CauseLabels { worker: self.labels.clone(), cause: cause.as_str() };
+        self.families.resets.get_or_create(&labels).inc();
     }
 
     /// The connection stands, or is lost.
@@ -194,6 +197,10 @@ impl WorkerMetrics {
         if let Some(age) = self.last_event.age_seconds() {
             self.families.last_event_age.get_or_create(&self.labels).set(age);
         }
+    }
+
+    fn outcome(&self, outcome: &'static str) -> OutcomeLabels {
+        OutcomeLabels { worker: self.labels.clone(), outcome }
     }
 
     fn reason(&self, reason: &'static str) -> ReasonLabels {
@@ -216,12 +223,12 @@ fn refusal(error: &EventError) -> &'static str {
 impl LastEvent {
     fn set(&self) {
         let millis = i64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(i64::MAX);
-        self.millis.store(millis, std::sync::atomic::Ordering::Relaxed);
+        self.millis.store(millis, Ordering::Relaxed);
     }
 
     fn age_seconds(&self) -> Option<f64> {
-        let last = u64::try_from(self.millis.load(std::sync::atomic::Ordering::Relaxed)).ok()?;
-        let last = std::time::Duration::from_millis(last);
+        let last = u64::try_from(self.millis.load(Ordering::Relaxed)).ok()?;
+        let last = Duration::from_millis(last);
         Some(self.epoch.elapsed().saturating_sub(last).as_secs_f64())
     }
 }
