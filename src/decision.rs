@@ -1,16 +1,13 @@
 //! The decision about one request: where to, or why not.
 
-use std::borrow::Cow;
+mod inquiry;
+
 use std::fmt;
 use std::net::SocketAddr;
 
-use warmroute_routing::choose::{Choice, Limits, LongestPrefix, Prompt, Question, Selection, select};
-use warmroute_routing::hash::{SequenceHash, sequence_hashes};
-
-use crate::host::Host;
-use crate::index::{IndexReader, Snapshot};
-use crate::ledger::Ledger;
 use crate::prompt::PromptError;
+
+pub use inquiry::{Asked, Bounds, Inquiry, Surroundings};
 
 /// Why a request is left to the proxy's own choice. Each has a label that stays as it is: dashboards rely on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,7 +56,7 @@ pub struct Route {
     pub destinations: Vec<SocketAddr>,
     /// The first endpoint's rank.
     pub rank: u32,
-    /// Blocks of the prompt that the first worker holds.
+    /// Blocks of the prompt that the first worker holds, as far as was looked.
     pub cached_blocks: u32,
     /// Tokens of the prompt that the first worker has to compute.
     pub uncached_tokens: u64,
@@ -79,79 +76,14 @@ pub struct Fallback {
 /// What a lookup was about, and what it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookupFigures {
-    /// Full blocks of the prompt.
+    /// Full blocks of the prompt; if it was decided before its end, as many as were expected.
     pub prompt_blocks: u32,
+    /// Whether the prompt was there to its end. If not, a worker may hold more of it than was seen.
+    pub whole: bool,
     /// Pages that were read.
     pub reads: u32,
     /// The index's age, in microseconds.
     pub index_age_us: u64,
-}
-
-/// What is known of a request's prompt, from whichever source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PromptSource {
-    /// Block hashes, from a hop before that is trusted to have computed them.
-    Hashes(Vec<SequenceHash>),
-    /// Token IDs, and what makes their namespace.
-    Tokens {
-        /// The token IDs.
-        tokens: Vec<u32>,
-        /// The model's name, if it was given.
-        model: Option<String>,
-        /// The cache salt, if it was given.
-        salt: Option<String>,
-    },
-}
-
-/// What a decision is bounded by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// An index older than this is not used, in microseconds.
-    pub max_index_age_us: u64,
-    /// Pages read, at most.
-    pub max_page_reads: u32,
-    /// Endpoints named, at most.
-    pub max_destinations: usize,
-}
-
-/// Decides about a request.
-///
-/// `tie` is a number that differs from request to request.
-pub fn decide(
-    host: &impl Host,
-    index: &mut IndexReader,
-    ledger: &mut Ledger,
-    prompt: &PromptSource,
-    bounds: Bounds,
-    now_us: u64,
-    tie: u64,
-) -> Decision {
-    let fallback = |reason, lookup| Decision::Fallback(Fallback { reason, lookup });
-    let snapshot = match index.snapshot(host, ledger, now_us, bounds.max_index_age_us) {
-        Ok(snapshot) => snapshot,
-        Err(reason) => return fallback(reason, None),
-    };
-    let view = &snapshot.view;
-    let (hashes, tokens) = prompt.hash(&snapshot);
-    if hashes.is_empty() {
-        return fallback(Reason::ShortPrompt, None);
-    }
-    let candidates = view.candidates(ledger);
-    if candidates.is_empty() {
-        return fallback(Reason::NoWorkers, None);
-    }
-    let blocks = u32::try_from(hashes.len()).unwrap_or(u32::MAX);
-    let prompt = Prompt { blocks, tokens, block_size: view.pool.block_size };
-    let limits = Limits { max_reads: bounds.max_page_reads, choices: bounds.max_destinations };
-    let question = Question { prompt, candidates: &candidates, policy: &LongestPrefix, limits, tie };
-    let mut pages = index.pages(host, &snapshot);
-    let selection = select(&mut pages, view.shape(), &hashes, &question);
-    let lookup =
-        LookupFigures { prompt_blocks: blocks, reads: selection.reads, index_age_us: snapshot.age_us };
-    match Route::new(&snapshot, &selection, &prompt, lookup) {
-        Some(route) => Decision::Route(route),
-        None => fallback(Reason::Cold, Some(lookup)),
-    }
 }
 
 // === impl Reason ===
@@ -219,63 +151,16 @@ impl fmt::Display for Decision {
         match self {
             Self::Route(route) => {
                 let (first, rank, cached) = (route.destinations.first(), route.rank, route.cached_blocks);
+                let or_more = if route.lookup.whole { "" } else { "+" };
                 f.write_str("worker=")?;
                 first.map_or(Ok(()), |address| address.fmt(f))?;
-                write!(f, " rank={rank} cached_blocks={cached}")?;
+                write!(f, " rank={rank} cached_blocks={cached}{or_more}")?;
             }
             Self::Fallback(fallback) => write!(f, "reason={}", fallback.reason.as_str())?,
         }
         self.lookup().map_or(Ok(()), |lookup| {
-            write!(f, " prompt_blocks={} page_reads={}", lookup.prompt_blocks, lookup.reads)
+            let about = if lookup.whole { "" } else { "~" };
+            write!(f, " prompt_blocks={about}{} page_reads={}", lookup.prompt_blocks, lookup.reads)
         })
     }
 }
-
-// === impl Route ===
-
-impl Route {
-    /// The workers of a selection that hold anything of the prompt; none: no route.
-    fn new(
-        snapshot: &Snapshot,
-        selection: &Selection,
-        prompt: &Prompt,
-        lookup: LookupFigures,
-    ) -> Option<Self> {
-        let holding = |choice: &&Choice| choice.depths.any() > 0;
-        let best = selection.choices.iter().find(holding)?;
-        let mut destinations = Vec::with_capacity(selection.choices.len());
-        for choice in selection.choices.iter().filter(holding) {
-            // Two ranks of one engine share an address.
-            let Some(worker) = snapshot.view.pool.worker(choice.slot) else { continue };
-            if !destinations.contains(&worker.address) {
-                destinations.push(worker.address);
-            }
-        }
-        let cached_blocks = best.depths.any();
-        let cached_tokens = u64::from(cached_blocks) * u64::from(prompt.block_size);
-        let uncached_tokens = prompt.tokens.saturating_sub(cached_tokens);
-        let rank = snapshot.view.pool.worker(best.slot)?.rank;
-        Some(Self { destinations, rank, cached_blocks, uncached_tokens, lookup })
-    }
-}
-
-// === impl PromptSource ===
-
-impl PromptSource {
-    /// The hashes of the prompt's full blocks, and how many tokens it has.
-    fn hash(&self, snapshot: &Snapshot) -> (Cow<'_, [SequenceHash]>, u64) {
-        let pool = &snapshot.view.pool;
-        match self {
-            Self::Hashes(hashes) => {
-                (Cow::Borrowed(hashes.as_slice()), hashes.len() as u64 * u64::from(pool.block_size))
-            }
-            Self::Tokens { tokens, model, salt } => {
-                let namespace = pool.namespace(model.as_deref(), salt.as_deref());
-                (Cow::Owned(sequence_hashes(tokens, pool.block_size, namespace)), tokens.len() as u64)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

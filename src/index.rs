@@ -57,8 +57,8 @@ impl IndexReader {
         Self { keys: PoolKeys::new(pool), pool_bytes: Vec::new(), pool: None, heard_at_us: 0 }
     }
 
-    /// Whether a body is worth waiting for: by what was read last, there is an index and it is not too old. Reads shared
-    /// data only if not.
+    /// The pool that a body is worth waiting for: by what was read last, there is an index and it is not too old. Reads
+    /// shared data only if not.
     ///
     /// # Errors
     ///
@@ -69,11 +69,13 @@ impl IndexReader {
         ledger: &mut Ledger,
         now_us: u64,
         max_age_us: u64,
-    ) -> Result<(), Reason> {
-        if self.pool.is_some() && now_us.saturating_sub(self.heard_at_us) <= max_age_us {
-            return Ok(());
+    ) -> Result<Rc<PoolView>, Reason> {
+        if let Some(view) =
+            self.pool.as_ref().filter(|_| now_us.saturating_sub(self.heard_at_us) <= max_age_us)
+        {
+            return Ok(Rc::clone(view));
         }
-        self.snapshot(host, ledger, now_us, max_age_us).map(|_| ())
+        self.snapshot(host, ledger, now_us, max_age_us).map(|snapshot| snapshot.view)
     }
 
     /// The index as it is now.
@@ -197,7 +199,7 @@ mod tests {
         let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
         publish(&host, 5);
         assert!(reader.ready(&host, &mut ledger, MAX_AGE, MAX_AGE).is_ok());
-        assert_eq!(reader.ready(&host, &mut ledger, MAX_AGE + 6, MAX_AGE), Err(Reason::StaleIndex));
+        assert_eq!(reader.ready(&host, &mut ledger, MAX_AGE + 6, MAX_AGE).unwrap_err(), Reason::StaleIndex);
         publish(&host, MAX_AGE);
         assert!(reader.ready(&host, &mut ledger, MAX_AGE + 6, MAX_AGE).is_ok());
     }

@@ -50,6 +50,16 @@ impl Ledger {
         Booking { place, prefill_tokens }
     }
 
+    /// Puts another number of tokens to compute in place of the one that was expected. Nothing, once they are computed.
+    pub fn correct(&mut self, booking: &mut Booking, prefill_tokens: u64) {
+        let Some(load) = self.loads.get_mut(booking.place.0).filter(|_| booking.prefill_tokens > 0) else {
+            return;
+        };
+        load.prefill_tokens =
+            load.prefill_tokens.saturating_sub(booking.prefill_tokens).saturating_add(prefill_tokens);
+        booking.prefill_tokens = prefill_tokens;
+    }
+
     /// Takes the prompt's tokens off the books: the first answer is there, so they are computed.
     pub fn prefill_done(&mut self, booking: &mut Booking) {
         if let Some(load) = self.loads.get_mut(booking.place.0) {
@@ -86,8 +96,11 @@ mod tests {
         assert_eq!(ledger.load(a), Load { requests: 2, prefill_tokens: 130 });
         assert_eq!(ledger.load(b), Load::default());
 
+        ledger.correct(&mut first, 70);
+        assert_eq!(ledger.load(a), Load { requests: 2, prefill_tokens: 100 });
         ledger.prefill_done(&mut first);
         ledger.prefill_done(&mut first);
+        ledger.correct(&mut first, 500);
         assert_eq!(ledger.load(a), Load { requests: 2, prefill_tokens: 30 });
         ledger.release(first);
         ledger.release(second);

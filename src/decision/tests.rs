@@ -1,6 +1,8 @@
+use std::net::SocketAddr;
+
 use proptest::prelude::*;
 use warmroute_routing::Tier;
-use warmroute_routing::hash::Namespace;
+use warmroute_routing::hash::{Namespace, sequence_hashes};
 use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWriter, Slot};
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
@@ -43,12 +45,18 @@ fn publish(host: &FakeHost, tokens: &[u32], namespace: Namespace, depths: &[u32]
     host.put(PoolKeys::new("p").published(), &published.encode());
 }
 
-fn prompt(tokens: &[u32], model: Option<&str>, salt: Option<&str>) -> PromptSource {
-    PromptSource::Tokens { tokens: tokens.to_vec(), model: model.map(Into::into), salt: salt.map(Into::into) }
+/// Asks for a whole prompt.
+fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) -> Decision {
+    let (mut index, mut ledger) = (IndexReader::new("p"), Ledger::default());
+    let mut around = Surroundings { host, index: &mut index, ledger: &mut ledger, bounds: BOUNDS, now_us };
+    let hashes = sequence_hashes(tokens, 4, namespace);
+    let asked =
+        Asked { hashes: &hashes, block_size: 4, tokens: tokens.len() as u64, whole: true, last: true };
+    Inquiry::new(0).advance(&mut around, &asked).unwrap()
 }
 
-fn decide_now(host: &FakeHost, prompt: &PromptSource) -> Decision {
-    decide(host, &mut IndexReader::new("p"), &mut Ledger::default(), prompt, BOUNDS, 1_000, 0)
+fn decide_now(host: &FakeHost, tokens: &[u32]) -> Decision {
+    decide(host, tokens, Namespace::default(), 1_000)
 }
 
 fn tokens(count: u32) -> Vec<u32> {
@@ -66,53 +74,41 @@ fn reason(decision: &Decision) -> Option<Reason> {
 fn the_worker_with_the_longest_prefix_comes_first() {
     let (host, tokens) = (FakeHost::default(), tokens(42));
     publish(&host, &tokens, Namespace::default(), &[3, 7, 0]);
-    let Decision::Route(route) = decide_now(&host, &prompt(&tokens, Some("base"), None)) else {
-        panic!("not routed")
-    };
+    let Decision::Route(route) = decide_now(&host, &tokens) else { panic!("not routed") };
     assert_eq!(route.destinations, [address(1), address(0)]);
     assert_eq!((route.cached_blocks, route.uncached_tokens, route.lookup.prompt_blocks), (7, 42 - 28, 10));
 }
 
 #[test]
-fn hashes_from_a_trusted_hop_decide_like_the_tokens_would() {
+fn another_namespace_does_not_match() {
     let (host, tokens) = (FakeHost::default(), tokens(40));
-    publish(&host, &tokens, Namespace::default(), &[3, 7]);
-    let hashes = PromptSource::Hashes(sequence_hashes(&tokens, 4, Namespace::default()));
-    assert_eq!(decide_now(&host, &hashes), decide_now(&host, &prompt(&tokens, None, None)));
-}
-
-#[test]
-fn another_adapter_or_tenant_does_not_match() {
-    let (host, tokens) = (FakeHost::default(), tokens(40));
-    publish(&host, &tokens, Namespace::new(Some("ad1"), Some("tenant")), &[5]);
-    assert_eq!(reason(&decide_now(&host, &prompt(&tokens, Some("ad1"), Some("tenant")))), None);
-    for (model, salt) in [(Some("base"), Some("tenant")), (Some("ad2"), Some("tenant")), (Some("ad1"), None)]
+    let tenant = Namespace::new(Some("ad1"), Some("tenant"));
+    publish(&host, &tokens, tenant, &[5]);
+    assert_eq!(reason(&decide(&host, &tokens, tenant, 0)), None);
+    for other in
+        [Namespace::default(), Namespace::new(Some("ad1"), None), Namespace::new(None, Some("tenant"))]
     {
-        assert_eq!(reason(&decide_now(&host, &prompt(&tokens, model, salt))), Some(Reason::Cold));
+        assert_eq!(reason(&decide(&host, &tokens, other, 0)), Some(Reason::Cold));
     }
 }
 
 #[test]
 fn what_cannot_be_decided_falls_back_with_its_reason() {
     let (host, tokens) = (FakeHost::default(), tokens(40));
-    assert_eq!(reason(&decide_now(&host, &prompt(&tokens, None, None))), Some(Reason::NoIndex));
+    assert_eq!(reason(&decide_now(&host, &tokens)), Some(Reason::NoIndex));
     publish(&host, &tokens, Namespace::default(), &[]);
-    assert_eq!(reason(&decide_now(&host, &prompt(&tokens, None, None))), Some(Reason::NoWorkers));
+    assert_eq!(reason(&decide_now(&host, &tokens)), Some(Reason::NoWorkers));
     publish(&host, &tokens, Namespace::default(), &[5]);
-    assert_eq!(reason(&decide_now(&host, &prompt(&tokens[..3], None, None))), Some(Reason::ShortPrompt));
-    assert_eq!(reason(&decide_now(&host, &prompt(&tokens[4..], None, None))), Some(Reason::Cold));
-    let mut reader = IndexReader::new("p");
-    let late = 31_000_000;
-    let decision =
-        decide(&host, &mut reader, &mut Ledger::default(), &prompt(&tokens, None, None), BOUNDS, late, 0);
-    assert_eq!(reason(&decision), Some(Reason::StaleIndex));
+    assert_eq!(reason(&decide_now(&host, &tokens[..3])), Some(Reason::ShortPrompt));
+    assert_eq!(reason(&decide_now(&host, &tokens[4..])), Some(Reason::Cold));
+    assert_eq!(reason(&decide(&host, &tokens, Namespace::default(), 31_000_000)), Some(Reason::StaleIndex));
 }
 
 #[test]
 fn the_header_says_where_and_why() {
     let (host, tokens) = (FakeHost::default(), tokens(40));
     publish(&host, &tokens, Namespace::default(), &[3, 7]);
-    let steered = decide_now(&host, &prompt(&tokens, None, None)).to_string();
+    let steered = decide_now(&host, &tokens).to_string();
     assert!(steered.starts_with("worker=127.0.0.1:8001 rank=0 cached_blocks=7 prompt_blocks=10 page_reads="));
     assert_eq!(Decision::fallback(Reason::NoIndex).to_string(), "reason=no_index");
 }
@@ -128,13 +124,55 @@ proptest! {
     fn equal_workers_share_the_requests(workers in 1..6usize) {
         let (host, tokens) = (FakeHost::default(), tokens(16));
         publish(&host, &tokens, Namespace::default(), &vec![4; workers]);
-        let (mut reader, mut ledger) = (IndexReader::new("p"), Ledger::default());
+        let (mut index, mut ledger) = (IndexReader::new("p"), Ledger::default());
+        let hashes = sequence_hashes(&tokens, 4, Namespace::default());
+        let asked = Asked { hashes: &hashes, block_size: 4, tokens: 16, whole: true, last: true };
         let mut counts = vec![0; workers];
         for tie in 0..60 {
-            let decision = decide(&host, &mut reader, &mut ledger, &prompt(&tokens, None, None), BOUNDS, 0, tie);
+            let (host, index, ledger) = (&host, &mut index, &mut ledger);
+            let mut around = Surroundings { host, index, ledger, bounds: BOUNDS, now_us: 0 };
+            let decision = Inquiry::new(tie).advance(&mut around, &asked).unwrap();
             let Decision::Route(route) = decision else { panic!("not routed") };
             counts[usize::from(route.destinations[0].port() - 8000)] += 1;
         }
         prop_assert!(counts.iter().all(|count| *count == 60 / workers), "{:?}", counts);
     }
+}
+
+/// Asks for the first `known` blocks of a prompt whose end has not come.
+fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> Option<Decision> {
+    let (mut index, mut ledger) = (IndexReader::new("p"), Ledger::default());
+    let mut around = Surroundings { host, index: &mut index, ledger: &mut ledger, bounds: BOUNDS, now_us: 0 };
+    let hashes = sequence_hashes(&tokens[..known * 4], 4, Namespace::default());
+    let asked =
+        Asked { hashes: &hashes, block_size: 4, tokens: tokens.len() as u64, whole: false, last: false };
+    inquiry.advance(&mut around, &asked)
+}
+
+#[test]
+fn a_prompt_is_decided_as_soon_as_the_rest_cannot_matter() {
+    let (host, tokens) = (FakeHost::default(), tokens(400));
+    publish(&host, &tokens, Namespace::default(), &[30, 60]);
+    let mut inquiry = Inquiry::new(0);
+    assert_eq!(ask(&mut inquiry, &host, &tokens, 0), None);
+    assert_eq!(ask(&mut inquiry, &host, &tokens, 20), None);
+    let Some(Decision::Route(route)) = ask(&mut inquiry, &host, &tokens, 31) else { panic!("not decided") };
+    assert_eq!(route.destinations[0], address(1));
+    // What it was expected to hold of the rest is not counted before it is seen.
+    assert_eq!((route.cached_blocks, route.lookup.prompt_blocks), (31, 100));
+}
+
+#[test]
+fn what_was_found_in_an_older_generation_is_forgotten() {
+    let (host, tokens) = (FakeHost::default(), tokens(400));
+    publish(&host, &tokens, Namespace::default(), &[90, 60]);
+    let mut inquiry = Inquiry::new(0);
+    assert_eq!(ask(&mut inquiry, &host, &tokens, 40), None);
+    let value = host.shared("warmroute/1/p/published").unwrap().bytes;
+    let published = Published::decode(&value).unwrap();
+    let mut pool = published.decode_pool().unwrap();
+    pool.generation = Generation(2);
+    let pool = pool.encode();
+    host.put("warmroute/1/p/published", &Published { pool: &pool, ..published }.encode());
+    assert_eq!(reason(&ask(&mut inquiry, &host, &tokens, 50).unwrap()), Some(Reason::Cold));
 }

@@ -1,92 +1,194 @@
 //! The prompt in a body that arrives in pieces.
+//!
+//! Token IDs are hashed as they come, so that a decision can fall as soon as what is there is enough. What hashes them
+//! is the namespace, and the names that make it may follow the prompt. So as long as the pool has cached blocks of any
+//! adapter or salt, the tokens are kept until the names are known, or until nothing more is waited for. While it has
+//! none, a prompt with such a name matches nothing, and one without is hashed at once.
 
-use crate::decision::{PromptSource, Reason};
+use std::rc::Rc;
+
+use warmroute_routing::hash::{Namespace, PromptHasher};
+use warmroute_routing::pool::Pool;
+
+use crate::decision::{Asked, Reason};
 use crate::host::RequestHost;
+use crate::index::PoolView;
 use crate::prompt::PromptError;
-use crate::prompt::json::{BodyScanner, Name, TokenSink};
+use crate::prompt::json::{BodyScanner, Name, PromptKind, TokenSink};
+
+/// Between two questions to the index there are at least this many new blocks, and an eighth of those that were there: a
+/// client that sends byte by byte must not make a lookup of each.
+const LEAST_NEW_BLOCKS: usize = 8;
 
 /// Reads a held body as it grows.
 #[derive(Debug)]
 pub(super) struct BodyReader {
     scanner: BodyScanner,
     tokens: Tokens,
-    /// Bytes that were read.
+    view: Rc<PoolView>,
+    /// Bytes of the body that were read.
     read: usize,
     max_held: usize,
+    /// How long the body says that it is.
+    content_length: Option<u64>,
+    /// Blocks that there must be for the next question.
+    next_question: usize,
 }
 
-#[derive(Debug, Default)]
-struct Tokens(Vec<u32>);
+/// What to do after a piece of the body.
+#[derive(Debug)]
+pub(super) enum Step<'a> {
+    /// Wait for more.
+    Hold,
+    /// See whether what is there is enough.
+    Ask(Asked<'a>),
+    /// There is nothing to wait for.
+    GiveUp(Reason),
+}
+
+#[derive(Debug)]
+enum Tokens {
+    /// Until their namespace is known.
+    Kept(Vec<u32>),
+    Hashed(PromptHasher),
+}
+
+/// What the names say.
+enum Names {
+    /// They may still come.
+    Open,
+    Known(Namespace),
+    /// Nothing is cached under them.
+    Unmatched,
+}
+
+// === impl Tokens ===
 
 impl TokenSink for Tokens {
     fn token(&mut self, id: u32) {
-        self.0.push(id);
+        match self {
+            Self::Kept(tokens) => tokens.push(id),
+            Self::Hashed(hasher) => hasher.push(id),
+        }
     }
 }
 
 // === impl BodyReader ===
 
 impl BodyReader {
-    pub(super) fn new(max_held: usize) -> Self {
-        Self { scanner: BodyScanner::new(), tokens: Tokens::default(), read: 0, max_held }
+    pub(super) fn new(view: Rc<PoolView>, max_held: usize, content_length: Option<u64>) -> Self {
+        let tokens = if view.pool.namespaced {
+            Tokens::Kept(Vec::new())
+        } else {
+            Tokens::Hashed(PromptHasher::new(view.pool.block_size, Namespace::default()))
+        };
+        let scanner = BodyScanner::new();
+        Self { scanner, tokens, view, read: 0, max_held, content_length, next_question: 1 }
     }
 
-    /// Reads what is new of the `held` bytes; `end`: they are all. None: the prompt may still come.
-    pub(super) fn read(
-        &mut self,
-        host: &impl RequestHost,
-        held: usize,
-        end: bool,
-    ) -> Option<Result<PromptSource, Reason>> {
+    /// Reads what is new of the `held` bytes; `end`: they are all.
+    pub(super) fn read(&mut self, host: &impl RequestHost, held: usize, end: bool) -> Step<'_> {
         let news = held.saturating_sub(self.read);
         if news > 0 {
             // A buffer that cannot be read is as a body that ends here.
-            let Some(bytes) = host.request_body(self.read, news) else { return Some(self.finish()) };
+            let Some(bytes) = host.request_body(self.read, news) else { return self.finish() };
             self.read = held;
             self.scanner.feed(&bytes, &mut self.tokens);
         }
         if end {
-            return Some(self.finish());
+            return self.finish();
         }
         if let Some(obstacle) = self.scanner.obstacle() {
-            return Some(Err(Reason::Prompt(obstacle)));
+            return Step::GiveUp(Reason::Prompt(obstacle));
         }
-        (held >= self.max_held).then(|| self.cut())
+        self.question(held >= self.max_held)
     }
 
-    /// The prompt of a body that is complete.
-    pub(super) fn finish(&mut self) -> Result<PromptSource, Reason> {
-        let body = std::mem::take(&mut self.scanner).finish().map_err(Reason::Prompt)?;
-        if let Some(reason) = body.prompt.reason() {
-            return Err(Reason::Prompt(reason));
+    /// The body is complete.
+    pub(super) fn finish(&mut self) -> Step<'_> {
+        match self.scanner.finish().map(PromptKind::reason) {
+            Err(error) | Ok(Some(error)) => Step::GiveUp(Reason::Prompt(error)),
+            Ok(None) => self.question(true),
         }
-        self.source(&body.model, &body.cache_salt, &body.lora_path, &body.extra_key)
     }
 
-    /// The prompt so far, of a body that may not be held any longer: its first blocks are as good as any. What would
-    /// have come after counts as not there, the model's name included: a wrong namespace can only cost a better choice.
-    fn cut(&mut self) -> Result<PromptSource, Reason> {
-        let scanner = std::mem::take(&mut self.scanner);
-        if scanner.tokens() == 0 {
-            return Err(Reason::Prompt(PromptError::NoTokens));
+    /// `last`: nothing more is waited for. At the limit of held bytes the prompt's first blocks are as good as any, and
+    /// what would have come later counts as not there, the names included: a wrong namespace can only cost a better
+    /// choice.
+    fn question(&mut self, last: bool) -> Step<'_> {
+        if self.scanner.tokens() == 0 {
+            return if last { Step::GiveUp(Reason::Prompt(PromptError::NoTokens)) } else { Step::Hold };
         }
-        self.source(scanner.model(), scanner.cache_salt(), scanner.lora_path(), scanner.extra_key())
+        match self.names(last) {
+            Err(reason) => return Step::GiveUp(reason),
+            Ok(Names::Unmatched) => return Step::GiveUp(Reason::Cold),
+            Ok(Names::Open) => return Step::Hold,
+            Ok(Names::Known(namespace)) => self.hash(namespace),
+        }
+        let Tokens::Hashed(hasher) = &self.tokens else { return Step::Hold };
+        let blocks = hasher.hashes().len();
+        if blocks < self.next_question && !last {
+            return Step::Hold;
+        }
+        self.next_question = blocks + LEAST_NEW_BLOCKS.max(blocks / 8);
+        let whole = !self.prompt_is_open();
+        Step::Ask(Asked {
+            hashes: hasher.hashes(),
+            block_size: self.view.pool.block_size,
+            tokens: if self.prompt_is_open() { self.expected_tokens() } else { self.tokens_read() },
+            whole,
+            last: last || whole,
+        })
     }
 
-    fn source(
-        &mut self,
-        model: &Name,
-        salt: &Name,
-        lora: &Name,
-        extra: &Name,
-    ) -> Result<PromptSource, Reason> {
+    fn names(&self, last: bool) -> Result<Names, Reason> {
+        let (model, salt) = (self.scanner.model(), self.scanner.cache_salt());
+        let (lora, extra) = (self.scanner.lora_path(), self.scanner.extra_key());
         // SGLang hashes `extra_key` into its blocks, but does not say it in its events.
-        let unknown = |name: &Name| matches!(name, Name::Unknown);
-        if extra.is_present() || unknown(model) || unknown(salt) || unknown(lora) {
+        if extra.is_present() || [model, salt, lora].iter().any(|name| matches!(name, Name::Unknown)) {
             return Err(Reason::UnknownNamespace);
         }
-        let model = lora.known().or(model.known()).map(str::to_owned);
-        let tokens = std::mem::take(&mut self.tokens.0);
-        Ok(PromptSource::Tokens { tokens, model, salt: salt.known().map(str::to_owned) })
+        let pool: &Pool = &self.view.pool;
+        let namespace = pool.namespace(lora.known().or(model.known()), salt.known());
+        if !pool.namespaced {
+            return Ok(if namespace == Namespace::default() {
+                Names::Known(namespace)
+            } else {
+                Names::Unmatched
+            });
+        }
+        let complete = salt.is_present() && (model.is_present() || !pool.has_adapters());
+        Ok(if complete || last { Names::Known(namespace) } else { Names::Open })
+    }
+
+    /// Hashes the tokens that were kept.
+    fn hash(&mut self, namespace: Namespace) {
+        if let Tokens::Kept(tokens) = &mut self.tokens {
+            let mut hasher = PromptHasher::new(self.view.pool.block_size, namespace);
+            std::mem::take(tokens).into_iter().for_each(|token| hasher.push(token));
+            self.tokens = Tokens::Hashed(hasher);
+        }
+    }
+
+    /// How many tokens the prompt has if the rest of the body is like what was read.
+    pub(super) fn expected_tokens(&self) -> u64 {
+        let read = (self.read as u64).max(1);
+        let expected = self.content_length.map(|length| self.tokens_read().saturating_mul(length) / read);
+        expected.unwrap_or(0).max(self.tokens_read())
+    }
+
+    /// Tokens that were read.
+    pub(super) fn tokens_read(&self) -> u64 {
+        self.scanner.tokens() as u64
+    }
+
+    /// Bytes that were read.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.read as u64
+    }
+
+    /// Whether more of the prompt may come.
+    pub(super) fn prompt_is_open(&self) -> bool {
+        !self.scanner.prompt_done()
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use warmroute_routing::hash::SequenceHash;
+use warmroute_routing::hash::{SequenceHash, sequence_hashes};
+use warmroute_routing::pool::Pool;
 
 use crate::config::FilterConfig;
-use crate::decision::{Decision, PromptSource, Reason};
+use crate::decision::{Decision, Reason};
 use crate::host::RequestHost;
 use crate::prompt::header;
 
@@ -18,9 +19,28 @@ pub(super) enum Intake {
     /// There is no prompt to be had.
     Refused(Reason),
     /// The prompt came in a header.
-    Prompt(PromptSource),
+    Prompt(HeaderPrompt),
     /// The prompt is to be looked for in the body.
-    Body,
+    Body {
+        /// How long the body says that it is, in bytes.
+        content_length: Option<u64>,
+    },
+}
+
+/// A prompt that came in a header.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum HeaderPrompt {
+    /// Block hashes, from a hop before that is trusted to have computed them.
+    Hashes(Vec<SequenceHash>),
+    /// Token IDs, and what makes their namespace.
+    Tokens {
+        /// The token IDs.
+        tokens: Vec<u32>,
+        /// The model's name, if it was given.
+        model: Option<String>,
+        /// The cache salt, if it was given.
+        salt: Option<String>,
+    },
 }
 
 /// The prompt headers' values, taken out of the request.
@@ -71,12 +91,12 @@ fn body_intake(host: &impl RequestHost, config: &FilterConfig, end: bool) -> Int
     if !host.request_header("content-type").is_some_and(|value| is_json(&value)) {
         return Intake::Refused(Reason::ContentType);
     }
-    match host.request_header("content-encoding") {
-        Some(encoding) if !encoding.trim_ascii().eq_ignore_ascii_case(b"identity") => {
-            Intake::Refused(Reason::Compressed)
-        }
-        _ => Intake::Body,
+    let encoding = host.request_header("content-encoding");
+    if encoding.is_some_and(|encoding| !encoding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        return Intake::Refused(Reason::Compressed);
     }
+    let length = host.request_header("content-length");
+    Intake::Body { content_length: length.and_then(|digits| std::str::from_utf8(&digits).ok()?.parse().ok()) }
 }
 
 /// `application/json`, or any type whose name ends in `+json`, whatever its parameters.
@@ -109,6 +129,24 @@ pub(super) fn decision_text(decision: &Decision, steers: bool) -> String {
     format!("{outcome} {decision}")
 }
 
+// === impl HeaderPrompt ===
+
+impl HeaderPrompt {
+    /// The hashes of the prompt's full blocks, and how many tokens it has.
+    pub(super) fn hash(self, pool: &Pool) -> (Vec<SequenceHash>, u64) {
+        match self {
+            Self::Hashes(hashes) => {
+                let tokens = hashes.len() as u64 * u64::from(pool.block_size);
+                (hashes, tokens)
+            }
+            Self::Tokens { tokens, model, salt } => {
+                let namespace = pool.namespace(model.as_deref(), salt.as_deref());
+                (sequence_hashes(&tokens, pool.block_size, namespace), tokens.len() as u64)
+            }
+        }
+    }
+}
+
 // === impl PromptValues ===
 
 impl PromptValues {
@@ -124,11 +162,11 @@ impl PromptValues {
     }
 
     /// The prompt, from the first header that has one.
-    fn prompt(self, config: &FilterConfig) -> Option<Result<PromptSource, Reason>> {
+    fn prompt(self, config: &FilterConfig) -> Option<Result<HeaderPrompt, Reason>> {
         if let Some(value) = self.block_hashes.filter(|_| config.trust_block_hashes) {
             let hashes = header::block_hashes(&value).map_err(Reason::Prompt);
             return Some(
-                hashes.map(|hashes| PromptSource::Hashes(hashes.into_iter().map(SequenceHash).collect())),
+                hashes.map(|hashes| HeaderPrompt::Hashes(hashes.into_iter().map(SequenceHash).collect())),
             );
         }
         let tokens = match (self.tokens, self.tokens_base64) {
@@ -143,7 +181,7 @@ impl PromptValues {
         };
         let prompt = || {
             let tokens = tokens.map_err(Reason::Prompt)?;
-            Ok(PromptSource::Tokens { tokens, model: text(self.model)?, salt: text(self.cache_salt)? })
+            Ok(HeaderPrompt::Tokens { tokens, model: text(self.model)?, salt: text(self.cache_salt)? })
         };
         Some(prompt())
     }

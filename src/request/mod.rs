@@ -3,8 +3,9 @@
 //! ```text
 //! headers --> left alone (not ours to read)
 //!         --> decided (prompt in a header, or nothing to wait for)
-//!         --> Reading --body--> decided (the prompt is known, cannot be, or the held bytes are at their limit)
-//! decided --> destination header set, or not --> response: load booked to who really served --> done: released
+//!         --> Reading --body--> decided: what is there is enough, or there will be no prompt, or no more may be held
+//! decided --> the rest of the body streams
+//!         --> destination header set, or not --> response: load booked to who really served --> done: released
 //! ```
 //!
 //! A request waits only while its prompt may still come, and whatever happens it goes on: to the workers that were
@@ -16,15 +17,16 @@ mod headers;
 mod tests;
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use crate::config::{FilterConfig, Mode};
-use crate::decision::{Bounds, Decision, PromptSource, Reason, decide};
+use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
 use crate::host::{Host, RequestHost};
-use crate::index::IndexReader;
+use crate::index::{IndexReader, PoolView};
 use crate::ledger::{Booking, Ledger};
 use crate::metrics::RequestMetrics;
-use body::BodyReader;
-use headers::Intake;
+use body::{BodyReader, Step};
+use headers::{HeaderPrompt, Intake};
 
 /// What all requests of one VM share.
 #[derive(Debug)]
@@ -60,9 +62,19 @@ enum State {
     #[default]
     Passing,
     /// The body is held and read.
-    Reading(Box<BodyReader>),
+    Reading(Box<Reading>),
     /// A decision fell; the request counts for the load of who serves it.
     Decided(Served),
+}
+
+/// A request whose decision waits for its body.
+#[derive(Debug)]
+struct Reading {
+    body: BodyReader,
+    inquiry: Inquiry,
+    pool: usize,
+    /// The time that was spent on the decision so far, in microseconds.
+    spent_us: u64,
 }
 
 /// What to book once it is known who serves.
@@ -72,6 +84,20 @@ struct Served {
     named: Option<SocketAddr>,
     /// Tokens that the one who was named has to compute.
     uncached_tokens: u64,
+    /// The body whose end was not waited for.
+    rest: Option<Rest>,
+}
+
+/// A body that streams, whose prompt's length was only guessed.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    /// Bytes that were read for the decision, and that have come since.
+    bytes_read: u64,
+    bytes: u64,
+    /// Tokens in the bytes that were read.
+    tokens_read: u64,
+    /// Tokens that the one who was named has cached.
+    cached_tokens: u64,
 }
 
 /// Whether the request goes on or is held.
@@ -120,18 +146,30 @@ impl Filter {
         self.config.pool_for_cluster(std::str::from_utf8(&cluster).ok()?)
     }
 
-    /// Whether a body of the pool is worth waiting for.
-    fn ready(&mut self, host: &impl Host, pool: usize) -> Result<(), Reason> {
+    /// The pool, if a decision for it is worth waiting for.
+    fn ready(&mut self, host: &impl Host, pool: usize) -> Result<Rc<PoolView>, Reason> {
         let max_age_us = self.bounds().max_index_age_us;
         let state = self.pools.get_mut(pool).ok_or(Reason::NoPool)?;
         state.index.ready(host, &mut self.ledger, host.now_us(), max_age_us)
     }
 
-    fn decide(&mut self, host: &impl Host, pool: usize, prompt: &PromptSource, now_us: u64) -> Decision {
-        let bounds = self.bounds();
+    fn inquiry(&mut self) -> Inquiry {
         self.tie = self.tie.wrapping_add(1);
-        let Some(state) = self.pools.get_mut(pool) else { return Decision::fallback(Reason::NoPool) };
-        decide(host, &mut state.index, &mut self.ledger, prompt, bounds, now_us, self.tie)
+        Inquiry::new(self.tie)
+    }
+
+    fn advance(
+        &mut self,
+        host: &impl Host,
+        pool: usize,
+        inquiry: &mut Inquiry,
+        asked: &Asked<'_>,
+        now_us: u64,
+    ) -> Option<Decision> {
+        let bounds = self.bounds();
+        let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
+        let (index, ledger) = (&mut state.index, &mut self.ledger);
+        inquiry.advance(&mut Surroundings { host, index, ledger, bounds, now_us }, asked)
     }
 
     fn metrics(&self, pool: Option<usize>) -> &RequestMetrics {
@@ -159,70 +197,91 @@ impl Exchange {
             return Flow::Continue;
         }
         self.pool = filter.pool_of(host);
-        let Some(pool) = self.pool else { return self.fall_back(host, filter, Reason::NoPool) };
-        match intake {
-            Intake::NotOurs => Flow::Continue,
-            Intake::Refused(reason) => self.fall_back(host, filter, reason),
-            Intake::Prompt(prompt) => self.decide(host, filter, pool, &prompt),
-            Intake::Body => match filter.ready(host, pool) {
-                Ok(()) => {
-                    self.state = State::Reading(Box::new(BodyReader::new(filter.config.max_held_bytes)));
-                    Flow::Hold
-                }
-                Err(reason) => self.fall_back(host, filter, reason),
+        let outcome = match intake {
+            Intake::NotOurs => return Flow::Continue,
+            Intake::Refused(reason) => Err(reason),
+            Intake::Prompt(prompt) => self.decide(host, filter, prompt),
+            Intake::Body { content_length } => match self.wait_for_body(host, filter, content_length) {
+                Ok(()) => return Flow::Hold,
+                Err(reason) => Err(reason),
             },
-        }
-    }
-
-    /// `held` bytes of the request's body are there, all of it so far; `end`: it is complete.
-    pub fn request_body(
-        &mut self,
-        host: &impl RequestHost,
-        filter: &mut Filter,
-        held: usize,
-        end: bool,
-    ) -> Flow {
-        let State::Reading(reader) = &mut self.state else { return Flow::Continue };
-        match reader.read(host, held, end) {
-            None => Flow::Hold,
-            Some(outcome) => self.conclude(host, filter, outcome),
-        }
-    }
-
-    /// The request's trailers are there: its body was complete before, without having been said to be.
-    pub fn request_trailers(&mut self, host: &impl RequestHost, filter: &mut Filter) -> Flow {
-        let State::Reading(reader) = &mut self.state else { return Flow::Continue };
-        let outcome = reader.finish();
-        self.conclude(host, filter, outcome)
-    }
-
-    fn conclude(
-        &mut self,
-        host: &impl RequestHost,
-        filter: &mut Filter,
-        outcome: Result<PromptSource, Reason>,
-    ) -> Flow {
-        match (outcome, self.pool) {
-            (Ok(prompt), Some(pool)) => self.decide(host, filter, pool, &prompt),
-            (Ok(_), None) => self.fall_back(host, filter, Reason::NoPool),
-            (Err(reason), _) => self.fall_back(host, filter, reason),
-        }
+        };
+        let (decision, spent_us) = outcome.unwrap_or_else(|reason| (Decision::fallback(reason), 0));
+        self.carry_out(host, filter, &decision, spent_us)
     }
 
     fn decide(
         &mut self,
         host: &impl RequestHost,
         filter: &mut Filter,
-        pool: usize,
-        prompt: &PromptSource,
-    ) -> Flow {
+        prompt: HeaderPrompt,
+    ) -> Result<(Decision, u64), Reason> {
         let start_us = host.now_us();
-        let decision = filter.decide(host, pool, prompt, start_us);
-        self.carry_out(host, filter, &decision, host.now_us().saturating_sub(start_us))
+        let pool = self.pool.ok_or(Reason::NoPool)?;
+        let view = filter.ready(host, pool)?;
+        let (hashes, tokens) = prompt.hash(&view.pool);
+        let asked =
+            Asked { hashes: &hashes, block_size: view.pool.block_size, tokens, whole: true, last: true };
+        let mut inquiry = filter.inquiry();
+        let decision =
+            filter.advance(host, pool, &mut inquiry, &asked, start_us).ok_or(Reason::ShortPrompt)?;
+        Ok((decision, host.now_us().saturating_sub(start_us)))
     }
 
-    fn fall_back(&mut self, host: &impl RequestHost, filter: &mut Filter, reason: Reason) -> Flow {
-        self.carry_out(host, filter, &Decision::fallback(reason), 0)
+    fn wait_for_body(
+        &mut self,
+        host: &impl RequestHost,
+        filter: &mut Filter,
+        content_length: Option<u64>,
+    ) -> Result<(), Reason> {
+        let pool = self.pool.ok_or(Reason::NoPool)?;
+        let view = filter.ready(host, pool)?;
+        let body = BodyReader::new(view, filter.config.max_held_bytes, content_length);
+        let inquiry = filter.inquiry();
+        self.state = State::Reading(Box::new(Reading { body, inquiry, pool, spent_us: 0 }));
+        Ok(())
+    }
+
+    /// `len` bytes of the request's body are there: all that is held of it, or what has come since. `end`: it is complete.
+    pub fn request_body(
+        &mut self,
+        host: &impl RequestHost,
+        filter: &mut Filter,
+        len: usize,
+        end: bool,
+    ) -> Flow {
+        match &mut self.state {
+            State::Reading(reading) => {
+                let decided = reading.read(host, filter, |body| body.read(host, len, end));
+                self.go_on(host, filter, decided)
+            }
+            State::Decided(served) => {
+                if let Some(booking) = &mut self.booking
+                    && let Some(uncached_tokens) = served.stream(len, end)
+                {
+                    filter.ledger.correct(booking, uncached_tokens);
+                }
+                Flow::Continue
+            }
+            State::Passing => Flow::Continue,
+        }
+    }
+
+    /// The request's trailers are there: its body was complete before, without having been said to be.
+    pub fn request_trailers(&mut self, host: &impl RequestHost, filter: &mut Filter) -> Flow {
+        let State::Reading(reading) = &mut self.state else { return Flow::Continue };
+        let decided = reading.read(host, filter, BodyReader::finish);
+        self.go_on(host, filter, decided)
+    }
+
+    fn go_on(&mut self, host: &impl RequestHost, filter: &mut Filter, decided: Option<Decision>) -> Flow {
+        let Some(decision) = decided else { return Flow::Hold };
+        let State::Reading(reading) = std::mem::take(&mut self.state) else { return Flow::Continue };
+        let flow = self.carry_out(host, filter, &decision, reading.spent_us);
+        if let (State::Decided(served), Decision::Route(route)) = (&mut self.state, &decision) {
+            served.rest = reading.rest(route.uncached_tokens);
+        }
+        flow
     }
 
     fn carry_out(
@@ -230,26 +289,24 @@ impl Exchange {
         host: &impl RequestHost,
         filter: &mut Filter,
         decision: &Decision,
-        decision_us: u64,
+        spent_us: u64,
     ) -> Flow {
         let steers = filter.steers();
         let mut served = Served::default();
         if let Decision::Route(route) = decision
             && steers
         {
-            host.set_request_header(
-                &filter.config.destination_header,
-                &headers::destination_list(&route.destinations),
-            );
-            served =
-                Served { named: route.destinations.first().copied(), uncached_tokens: route.uncached_tokens };
+            let destinations = headers::destination_list(&route.destinations);
+            host.set_request_header(&filter.config.destination_header, &destinations);
+            served.named = route.destinations.first().copied();
+            served.uncached_tokens = route.uncached_tokens;
             // Booked at once, so that the next request sees it; corrected when it is known who really served.
             self.booking = served.named.map(|address| {
                 let place = filter.ledger.place(address);
                 filter.ledger.book(place, served.uncached_tokens)
             });
         }
-        filter.metrics(self.pool).count(host, decision, steers, decision_us);
+        filter.metrics(self.pool).count(host, decision, steers, spent_us);
         if filter.config.decision_header.is_some() {
             self.decision_text = Some(headers::decision_text(decision, steers));
         }
@@ -298,5 +355,53 @@ impl Exchange {
         if let Some(booking) = self.booking.take() {
             filter.ledger.release(booking);
         }
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// Takes a step with the body. A decision, if there is one now.
+    fn read(
+        &mut self,
+        host: &impl RequestHost,
+        filter: &mut Filter,
+        step: impl FnOnce(&mut BodyReader) -> Step<'_>,
+    ) -> Option<Decision> {
+        let start_us = host.now_us();
+        let decided = match step(&mut self.body) {
+            Step::Hold => None,
+            Step::GiveUp(reason) => Some(Decision::fallback(reason)),
+            Step::Ask(asked) => filter.advance(host, self.pool, &mut self.inquiry, &asked, start_us),
+        };
+        self.spent_us = self.spent_us.saturating_add(host.now_us().saturating_sub(start_us));
+        decided
+    }
+
+    /// What to correct the books by, if the prompt has not come to its end.
+    fn rest(&self, uncached_tokens: u64) -> Option<Rest> {
+        self.body.prompt_is_open().then(|| Rest {
+            bytes_read: self.body.bytes_read(),
+            bytes: self.body.bytes_read(),
+            tokens_read: self.body.tokens_read(),
+            cached_tokens: self.body.expected_tokens().saturating_sub(uncached_tokens),
+        })
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    /// More of the body has come. Says how many tokens have to be computed, once that can be told better.
+    fn stream(&mut self, len: usize, end: bool) -> Option<u64> {
+        let rest = self.rest.as_mut()?;
+        rest.bytes = rest.bytes.saturating_add(len as u64);
+        if !end {
+            return None;
+        }
+        let tokens = rest.tokens_read.saturating_mul(rest.bytes) / rest.bytes_read.max(1);
+        self.uncached_tokens = tokens.saturating_sub(rest.cached_tokens);
+        self.rest = None;
+        Some(self.uncached_tokens)
     }
 }

@@ -19,6 +19,15 @@ fn filter(host: &FakeHost, config: &str) -> Filter {
 
 /// A proxy with an index in which 127.0.0.1:8001 holds the tokens 1 to 8, in blocks of 4.
 fn host() -> FakeHost {
+    host_with(false)
+}
+
+/// The same, in a pool that has cached blocks of adapters or salts.
+fn namespaced_host() -> FakeHost {
+    host_with(true)
+}
+
+fn host_with(namespaced: bool) -> FakeHost {
     let host = FakeHost::default();
     let hashes = sequence_hashes(&[1, 2, 3, 4, 5, 6, 7, 8], 4, Namespace::default());
     let slot = Slot::new(0).unwrap();
@@ -33,7 +42,7 @@ fn host() -> FakeHost {
         page_bits: PageBits::new(0).unwrap(),
         block_size: 4,
         base_models: vec![],
-        namespaced: false,
+        namespaced,
         workers: vec![Worker { slot, address: address(8001), rank: 0, state: WorkerState::Up }],
     };
     let pool = pool.encode();
@@ -207,22 +216,79 @@ fn bodies_without_token_ids_fall_back_with_their_reason() {
         (r#"{"prompt":[1,2,3,4],"cache_salt":["a","b"]}"#, "unknown_namespace"),
     ];
     for (body, reason) in cases {
-        assert_eq!(decision_on(&host(), plain(), body), format!("fallback reason={reason}"), "{body}");
+        assert_eq!(
+            decision_on(&namespaced_host(), plain(), body),
+            format!("fallback reason={reason}"),
+            "{body}"
+        );
     }
 }
 
 #[test]
-fn the_salt_may_follow_the_prompt() {
+fn where_names_matter_they_are_waited_for() {
+    let is_cold = |text| decision_on(&namespaced_host(), plain(), text).starts_with("fallback reason=cold");
     let text = r#"{"prompt":[1,2,3,4,5],"cache_salt":"tenant"}"#;
-    assert_eq!(decision_on(&host(), plain(), text), "fallback reason=cold prompt_blocks=1 page_reads=1");
+    assert!(is_cold(text));
     let text = r#"{"prompt":[1,2,3,4,5],"cache_salt":null}"#;
-    assert!(decision_on(&host(), plain(), text).starts_with("steered"));
+    assert!(decision_on(&namespaced_host(), plain(), text).starts_with("steered"));
+    let text = r#"{"cache_salt":"tenant","prompt":[1,2,3,4,5]}"#;
+    assert!(is_cold(text));
+}
+
+#[test]
+fn where_nothing_is_cached_under_any_name_a_prompt_with_one_is_cold() {
+    let text = r#"{"cache_salt":"tenant","prompt":[1,2,3,4,5]}"#;
+    assert_eq!(decision_on(&host(), plain(), text), "fallback reason=cold");
+}
+
+/// How many bytes of a body were held before the decision.
+fn held_before_decision(host: &FakeHost, body: &str) -> usize {
+    let (mut filter, mut exchange) = (filter(host, plain()), Exchange::default());
+    host.set_request_header("content-length", &body.len().to_string());
+    assert_eq!(exchange.request_headers(host, &mut filter, false), Flow::Hold);
+    let (flow, pieces) = send_body(&mut exchange, host, &mut filter, body.as_bytes(), 1);
+    assert_eq!(flow, Flow::Continue);
+    pieces
+}
+
+#[test]
+fn a_cold_prompt_is_decided_by_its_first_block_whatever_follows() {
+    let body = format!(r#"{{"model":"m","prompt":[7,7,7,7{}]}}"#, ",7".repeat(100_000));
+    assert!(held_before_decision(&host(), &body) < 64);
+}
+
+#[test]
+fn a_prompt_that_one_worker_holds_is_decided_before_its_end() {
+    let body = format!(r#"{{"model":"m","prompt":[1,2,3,4,5,6,7,8{}]}}"#, ",7".repeat(100_000));
+    let host = host();
+    assert!(held_before_decision(&host, &body) < 64);
+    assert_eq!(destination(&host).as_deref(), Some("127.0.0.1:8001"));
+}
+
+#[test]
+fn the_prompts_length_is_expected_from_the_content_length_and_corrected_at_the_end() {
+    let host = host();
+    let (mut filter, mut exchange) = (filter(&host, plain()), Exchange::default());
+    host.set_request_header("content-length", "2000");
+    exchange.request_headers(&host, &mut filter, false);
+    let begin = r#"{"prompt":[1,2,3,4,5,6,7,8,9,10"#;
+    send_body(&mut exchange, &host, &mut filter, begin.as_bytes(), begin.len());
+    // 9 tokens in 31 bytes are 580 in 2,000, of which one block is known to be cached when the decision falls.
+    let expected = filter.load(address(8001)).prefill_tokens;
+    assert!((500..=580).contains(&expected), "{expected}");
+    // The body turns out to be a tenth of that.
+    exchange.request_body(&host, &mut filter, 169, false);
+    exchange.request_body(&host, &mut filter, 0, true);
+    let corrected = filter.load(address(8001)).prefill_tokens;
+    assert!((40..=60).contains(&corrected), "{corrected}");
+    exchange.done(&mut filter);
+    assert_eq!(filter.load(address(8001)), Load::default());
 }
 
 #[test]
 fn at_the_limit_of_held_bytes_the_decision_falls_by_what_was_read() {
     let config = r#"{"pools":[{"name":"p"}],"max_held_bytes":64}"#;
-    let host = host();
+    let host = namespaced_host();
     let mut filter = filter(&host, config);
     let mut exchange = Exchange::default();
     let long = format!(r#"{{"prompt":[1,2,3,4,5,6,7,8{}]}}"#, ",9".repeat(1000));
@@ -234,7 +300,7 @@ fn at_the_limit_of_held_bytes_the_decision_falls_by_what_was_read() {
 
 #[test]
 fn trailers_end_a_body() {
-    let host = host();
+    let host = namespaced_host();
     let mut filter = filter(&host, plain());
     let mut exchange = Exchange::default();
     exchange.request_headers(&host, &mut filter, false);
@@ -246,7 +312,7 @@ fn trailers_end_a_body() {
 
 #[test]
 fn observing_decides_and_counts_but_does_not_steer() {
-    let host = host();
+    let host = namespaced_host();
     let config = r#"{"pools":[{"name":"p"}],"mode":"observe","decision_header":"x-decision"}"#;
     assert!(decision_on(&host, config, PROMPT).starts_with("observed worker=127.0.0.1:8001"));
     assert_eq!(destination(&host), None);

@@ -43,7 +43,7 @@ mod text;
 mod tokens;
 
 pub use scanner::BodyScanner;
-pub use summary::{BodySummary, Name, Progress, PromptKind};
+pub use summary::{Name, Progress, PromptKind};
 pub use tokens::TokenSink;
 
 /// How far a reader of one value has come with the bytes that it was given.

@@ -1,7 +1,7 @@
 //! The top-level object of a body: which member is whose.
 
 use super::skip::Skipper;
-use super::summary::{BodySummary, Name, Progress, PromptKind};
+use super::summary::{Name, Progress, PromptKind};
 use super::text::Text;
 use super::tokens::{ListStep, TokenList, TokenSink};
 use super::{Step, skip_blanks};
@@ -31,9 +31,8 @@ const NAME_BYTES: usize = 1024;
 /// assert_eq!(tokens.0, [5]); // 6 may be the beginning of 67
 /// assert_eq!(scanner.feed(br#"7],"model":"m"}"#, &mut tokens), Progress::Complete);
 /// assert_eq!(tokens.0, [5, 67]);
-/// let summary = scanner.finish().unwrap();
-/// assert_eq!(summary.prompt, PromptKind::Tokens { count: 2 });
-/// assert_eq!(summary.model.known(), Some("m"));
+/// assert_eq!(scanner.finish(), Ok(PromptKind::Tokens { count: 2 }));
+/// assert_eq!(scanner.model().known(), Some("m"));
 /// ```
 #[derive(Debug, Default)]
 pub struct BodyScanner {
@@ -141,23 +140,17 @@ impl BodyScanner {
         }
     }
 
-    /// Ends the body.
+    /// What the prompt is, if the body ends here. The names have come as far as they will.
     ///
     /// # Errors
     ///
     /// What [`Progress::Failed`] told, or that the body has ended within the object or before it. The token IDs that
     /// went to the sink mean nothing then.
-    pub fn finish(self) -> Result<BodySummary, PromptError> {
+    pub fn finish(&self) -> Result<PromptKind, PromptError> {
         match (self.failure, self.state) {
             (Some(failure), _) => Err(failure),
             (None, State::Start) => Err(PromptError::NotJson),
-            (None, State::End) => Ok(BodySummary {
-                prompt: self.prompt_kind().unwrap_or(PromptKind::Absent),
-                model: self.names.model,
-                cache_salt: self.names.cache_salt,
-                lora_path: self.names.lora_path,
-                extra_key: self.names.extra_key,
-            }),
+            (None, State::End) => Ok(self.prompt_kind().unwrap_or(PromptKind::Absent)),
             (None, _) => Err(PromptError::MalformedBody),
         }
     }

@@ -42,21 +42,6 @@ pub enum Name {
     Unknown,
 }
 
-/// What a complete body holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BodySummary {
-    /// The prompt.
-    pub prompt: PromptKind,
-    /// `model`: the base model or an adapter.
-    pub model: Name,
-    /// `cache_salt`.
-    pub cache_salt: Name,
-    /// `lora_path`: SGLang's name of an adapter.
-    pub lora_path: Name,
-    /// `extra_key`: SGLang's own part of the namespace.
-    pub extra_key: Name,
-}
-
 // === impl PromptKind ===
 
 impl PromptKind {

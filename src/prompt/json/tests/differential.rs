@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::prompt::json::{Name, PromptKind};
 
 /// What the documented rules make of a body, with nothing resumable about them.
 fn expected(body: &Map<String, Value>) -> Outcome {

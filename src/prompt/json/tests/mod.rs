@@ -4,7 +4,7 @@ mod differential;
 mod hostile;
 mod pieces;
 
-use super::{BodyScanner, BodySummary, TokenSink};
+use super::{BodyScanner, Name, PromptKind, TokenSink};
 use crate::prompt::PromptError;
 
 #[derive(Default)]
@@ -16,6 +16,21 @@ impl TokenSink for Tokens {
     }
 }
 
+/// What a complete body holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct BodySummary {
+    /// The prompt.
+    prompt: PromptKind,
+    /// `model`: the base model or an adapter.
+    model: Name,
+    /// `cache_salt`.
+    cache_salt: Name,
+    /// `lora_path`: SGLang's name of an adapter.
+    lora_path: Name,
+    /// `extra_key`: SGLang's own part of the namespace.
+    extra_key: Name,
+}
+
 /// What came of a whole body.
 type Outcome = Result<(BodySummary, Vec<u32>), PromptError>;
 
@@ -25,7 +40,15 @@ fn scan_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     for piece in pieces {
         scanner.feed(piece, &mut tokens);
     }
-    Ok((scanner.finish()?, tokens.0))
+    let prompt = scanner.finish()?;
+    let summary = BodySummary {
+        prompt,
+        model: scanner.model().clone(),
+        cache_salt: scanner.cache_salt().clone(),
+        lora_path: scanner.lora_path().clone(),
+        extra_key: scanner.extra_key().clone(),
+    };
+    Ok((summary, tokens.0))
 }
 
 fn scan(body: &[u8]) -> Outcome {

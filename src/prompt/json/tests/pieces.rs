@@ -1,7 +1,7 @@
 //! Where a body is cut changes nothing, and what is known half-way is true.
 
 use super::*;
-use crate::prompt::json::{Name, Progress, PromptKind};
+use crate::prompt::json::Progress;
 
 const SAMPLE: &str = r#" {"model" : "ad\u0031\ud83d\ude00é\n", "temperature":-0.5e+1,"stop":["]","\"}"],
   "nested":{"prompt":[9,9],"a":[[],{},[{"b":null}],true,false]} ,"\u0070rompt":[ 0,1 , 22,4294967295,10
