@@ -23,20 +23,12 @@ pub(super) struct WorkerLabels {
     pub(super) rank: u16,
 }
 
-/// A rank of a worker, and why something of it was left out.
+/// A rank of a worker, and why something of it was left out or forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ReasonLabels {
     #[prometheus(flatten)]
     pub(super) worker: WorkerLabels,
     pub(super) reason: &'static str,
-}
-
-/// A rank of a worker, and what brought something about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct CauseLabels {
-    #[prometheus(flatten)]
-    pub(super) worker: WorkerLabels,
-    pub(super) cause: &'static str,
 }
 
 /// A rank of a worker, and how something ended.

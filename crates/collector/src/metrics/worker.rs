@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use warmroute_index::event::Event;
 use warmroute_index::{Applied, EventError};
 
-use super::labels::{CauseLabels, EventLabels, OutcomeLabels, ReasonLabels, WorkerLabels};
+use super::labels::{EventLabels, OutcomeLabels, ReasonLabels, WorkerLabels};
 use crate::engine::{GapOutcome, ReplayOutcome, ResetCause};
 use crate::wire::Batch;
 
@@ -27,7 +27,7 @@ pub(super) struct WorkerFamilies {
     blocks: Family<OutcomeLabels, Counter>,
     gaps: Family<OutcomeLabels, Counter>,
     replays: Family<OutcomeLabels, Counter>,
-    resets: Family<CauseLabels, Counter>,
+    resets: Family<ReasonLabels, Counter>,
     connected: Family<WorkerLabels, Gauge>,
     last_event_age: Family<WorkerLabels, Gauge<f64, AtomicU64>>,
 }
@@ -83,7 +83,7 @@ impl WorkerFamilies {
         registry.register("replays", "Replays, by how they ended", all.replays.clone());
         registry.register(
             "resets",
-            "Times that all known of a worker became void, by cause",
+            "Times that all known of a worker became void, by reason",
             all.resets.clone(),
         );
         registry.register(
@@ -183,8 +183,7 @@ impl WorkerMetrics {
 
     /// All that was known became void.
     pub fn reset(&self, cause: ResetCause) {
-        let labels = CauseLabels { worker: self.labels.clone(), cause: cause.as_str() };
-        self.families.resets.get_or_create(&labels).inc();
+        self.families.resets.get_or_create(&self.reason(cause.as_str())).inc();
     }
 
     /// The connection stands, or is lost.
