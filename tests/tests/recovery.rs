@@ -119,7 +119,7 @@ async fn an_engine_that_restarts_on_its_port_has_its_old_blocks_forgotten() -> R
     })
     .await?;
     let counted = stack.collector.metrics().await?;
-    ensure!(counted.sum("warmroute_collector_resets_total", &[("cause", "restart")]) >= 1.0);
+    ensure!(counted.sum("warmroute_collector_resets_total", &[("reason", "restart")]) >= 1.0);
     stack.stop().await
 }
 

@@ -8,7 +8,9 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use warmroute_e2e::client::completion;
 use warmroute_e2e::scripted_feed::{Reply, ScriptedIndex};
-use warmroute_e2e::{Answer, Client, ProxyOptions, ScriptedFeed, Stack, Upstream, ports, tokens, wait};
+use warmroute_e2e::{
+    Answer, Client, ProxyOptions, Samples, ScriptedFeed, Stack, Upstream, ports, tokens, wait,
+};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const PROMPT_TOKENS: usize = 512;
@@ -163,6 +165,8 @@ async fn observe_mode_decides_and_counts_but_does_not_steer() -> Result<()> {
 #[tokio::test]
 async fn what_cannot_be_decided_is_served_and_counted_by_reason() -> Result<()> {
     let stack = Stack::builder("fallbacks").start().await?;
+    stack.wait_until_steering().await?;
+    let before = stack.envoy.prometheus().await?;
     let client = Client::http1(stack.url())?;
     let cases: [(&str, &str, Value); 4] = [
         ("short_prompt", "application/json", json!({ "model": "sim", "prompt": [1, 2, 3], "max_tokens": 1 })),
@@ -178,10 +182,11 @@ async fn what_cannot_be_decided_is_served_and_counted_by_reason() -> Result<()> 
         ensure!(decision.starts_with(&format!("fallback reason={reason}")), "{decision}");
         ensure!(response.headers().contains_key("x-simengine"), "{reason} was not served");
     }
-    let counted = stack.envoy.prometheus().await?;
+    let after = stack.envoy.prometheus().await?;
     for reason in ["short_prompt", "cold", "text_prompt", "content_type"] {
         let labels = [("outcome", "fallback"), ("reason", reason), ("pool", "llama")];
-        ensure!(counted.sum("warmroute_requests_total", &labels) == 1.0, "{reason}");
+        let count = |samples: &Samples| samples.sum("warmroute_requests_total", &labels);
+        ensure!(count(&after) - count(&before) == 1.0, "{reason}");
     }
     stack.stop().await
 }
