@@ -62,7 +62,7 @@ impl Outcome {
 // === impl RequestMetrics ===
 
 impl RequestMetrics {
-    /// Defines the metrics of the pool of this name; `none` for requests of no pool.
+    /// Defines the metrics of the pool of this name.
     pub fn define(host: &impl Host, pool: &str) -> Self {
         let requests = |outcome: Outcome| {
             let (outcome, reason) = outcome.labels();
@@ -79,6 +79,22 @@ impl RequestMetrics {
             page_reads: of(MetricKind::Counter, "page_reads_total"),
             decision_us: of(MetricKind::Histogram, "decision_us"),
             index_age_ms: of(MetricKind::Gauge, "index_age_ms"),
+        }
+    }
+
+    /// Defines what can be counted of requests that no pool takes.
+    pub fn define_without_pool(host: &impl Host) -> Self {
+        let (outcome, reason) = Outcome::Fallback(Reason::NoPool).labels();
+        let name = format!("warmroute_requests_total;outcome={outcome};reason={reason};pool=none");
+        Self {
+            steered: None,
+            observed: None,
+            fallbacks: vec![(Reason::NoPool, host.define_metric(MetricKind::Counter, &name))],
+            prompt_blocks: None,
+            cached_blocks: None,
+            page_reads: None,
+            decision_us: None,
+            index_age_ms: None,
         }
     }
 

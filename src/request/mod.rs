@@ -120,7 +120,7 @@ impl Filter {
         };
         Self {
             pools: config.pools.iter().map(|configured| pool(&configured.name)).collect(),
-            no_pool: RequestMetrics::define(host, "none"),
+            no_pool: RequestMetrics::define_without_pool(host),
             config,
             ledger: Ledger::default(),
             tie: seed,
@@ -199,6 +199,7 @@ impl Exchange {
         self.pool = filter.pool_of(host);
         let outcome = match intake {
             Intake::NotOurs => return Flow::Continue,
+            _ if self.pool.is_none() => Err(Reason::NoPool),
             Intake::Refused(reason) => Err(reason),
             Intake::Prompt(prompt) => self.decide(host, filter, prompt),
             Intake::Body { content_length } => match self.wait_for_body(host, filter, content_length) {

@@ -9,10 +9,11 @@ pub(crate) mod plan;
 mod report;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use warmroute_e2e::{Client, Stack, StackBuilder, envoy_binary};
+use warmroute_e2e::{Client, Stack, StackBuilder, envoy_binary, wait};
 
 use self::drive::Outcome;
 use self::figures::{Decisions, Figures};
@@ -25,6 +26,9 @@ use crate::build;
 const ENGINES: usize = 4;
 const BLOCK_SIZE: u32 = 16;
 const ENGINE_FLAGS: [&str; 4] = ["--num-blocks", "1536", "--prefill-us-per-token", "100"];
+
+/// A prompt that was computed is known everywhere long before.
+const KEEP_DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -68,11 +72,27 @@ async fn demo(options: &Options) -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if options.keep {
+        warm_the_invited_prompt(&stack).await?;
         println!("{}", report::invitation(&stack));
         tokio::signal::ctrl_c().await.context("cannot listen for Ctrl-C")?;
         return stack.discard();
     }
     stack.stop().await
+}
+
+/// Has the prompt of the invitation computed, so that whoever sends it sees it steered.
+async fn warm_the_invited_prompt(stack: &Stack) -> Result<()> {
+    let (client, prompt) = (Client::http1(stack.url())?, (1..=report::INVITED_TOKENS).collect::<Vec<_>>());
+    wait::until_ok(KEEP_DEADLINE, "the prompt to be steered", async || {
+        let answer = client.complete(&prompt, 1).await?;
+        ensure!(
+            answer.decision().is_some_and(|decision| decision.starts_with("steered")),
+            "{:?}",
+            answer.decision()
+        );
+        Ok(())
+    })
+    .await
 }
 
 async fn baseline(plan: &Plan) -> Result<(Figures, Vec<Outcome>)> {

@@ -63,6 +63,9 @@ fn row<S: AsRef<str>>(out: &mut fmt::Formatter<'_>, name: &str, cells: [S; 3]) -
     writeln!(out, "{}", line.trim_end())
 }
 
+/// The prompt to try is the numbers from 1 to this.
+pub(crate) const INVITED_TOKENS: u32 = 512;
+
 /// What to try with a stack that is left running.
 pub(crate) fn invitation(stack: &Stack) -> String {
     let engines: Vec<String> = stack.engines().iter().map(warmroute_e2e::Engine::url).collect();
@@ -74,10 +77,10 @@ Envoy admin  {admin}
 collector    {collector}
 engines      {engines}
 
-Send a prompt twice, and watch the second go where the first has been:
+This prompt has been computed once; see where it goes now, and why:
 
   curl -i {url}/v1/completions -H 'content-type: application/json' \\
-    -d '{{\"model\":\"sim\",\"max_tokens\":8,\"prompt\":['$(seq -s, 1 512)']}}'
+    -d '{{\"model\":\"sim\",\"max_tokens\":8,\"prompt\":['$(seq -s, 1 {INVITED_TOKENS})']}}'
 
 Ctrl-C ends everything.",
         url = stack.url(),

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::config::Config;
 use crate::metrics::Metrics;
@@ -80,6 +81,12 @@ impl Server {
         let Self { listener, state, stopping, mut tasks } = self;
         let mut stopped = state.stopping.clone();
         let app = router(state);
+        // An answer's last bytes must not wait until the first are acknowledged: that is how fresh an index is.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                debug!(%error, "cannot set TCP_NODELAY");
+            }
+        });
         let serving = axum::serve(listener, app).with_graceful_shutdown(async move {
             stop.await;
             info!("stopping");
