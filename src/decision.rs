@@ -24,6 +24,8 @@ pub enum Reason {
     Upgrade,
     /// The request has no prompt header, and bodies are not read by configuration.
     BodyNotRead,
+    /// The request was held for its body, but Envoy does not show bodies to the plugin.
+    BodyNotSeen,
     /// No index has been published yet.
     NoIndex,
     /// The index has not been refreshed for too long.
@@ -54,8 +56,10 @@ pub enum Decision {
 pub struct Route {
     /// The endpoints, best first, each once; at least one.
     pub destinations: Vec<SocketAddr>,
-    /// The first endpoint's rank.
+    /// The first worker's rank, which every endpoint has.
     pub rank: u32,
+    /// Whether the pool has ranks at all, so that the rank must be named.
+    pub ranked: bool,
     /// Blocks of the prompt that the first worker holds, as far as was looked.
     pub cached_blocks: u32,
     /// Tokens of the prompt that the first worker has to compute.
@@ -98,6 +102,7 @@ impl Reason {
             Self::Compressed,
             Self::Upgrade,
             Self::BodyNotRead,
+            Self::BodyNotSeen,
             Self::NoIndex,
             Self::StaleIndex,
             Self::ShortPrompt,
@@ -117,6 +122,7 @@ impl Reason {
             Self::Compressed => "compressed",
             Self::Upgrade => "upgrade",
             Self::BodyNotRead => "body_not_read",
+            Self::BodyNotSeen => "body_not_seen",
             Self::NoIndex => "no_index",
             Self::StaleIndex => "stale_index",
             Self::ShortPrompt => "short_prompt",

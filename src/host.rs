@@ -102,6 +102,9 @@ pub trait RequestHost: Host {
     /// The host that the request was sent to, as `ip:port`, once it is known.
     fn upstream_address(&self) -> Option<Vec<u8>>;
 
+    /// A response header's value, as bytes. Of a repeated header, the first.
+    fn response_header(&self, name: &str) -> Option<Vec<u8>>;
+
     /// Sets a response header.
     fn set_response_header(&self, name: &str, value: &str);
 }

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use warmroute_routing::choose::Candidate;
 use warmroute_routing::lookup::{IndexShape, PageStore};
-use warmroute_routing::pool::{Pool, WorkerState};
+use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 use crate::decision::Reason;
+use crate::failures::Failures;
 use crate::host::Host;
 use crate::ledger::{Ledger, Place};
 use crate::shared::{KeySet, PoolKeys, Published};
@@ -124,11 +125,13 @@ impl IndexReader {
 // === impl PoolView ===
 
 impl PoolView {
-    /// The workers that may be chosen, ascending by slot, with what they have in hand.
-    pub fn candidates(&self, ledger: &Ledger) -> Vec<Candidate> {
+    /// The workers that may be chosen now, ascending by slot, with what they have in hand.
+    pub fn candidates(&self, ledger: &Ledger, failures: &Failures, now_us: u64) -> Vec<Candidate> {
+        let may_serve =
+            |worker: &Worker| worker.state == WorkerState::Up && !failures.leaves_out(worker.address, now_us);
         let workers = self.pool.workers.iter().zip(&self.places);
         workers
-            .filter(|(worker, _)| worker.state == WorkerState::Up)
+            .filter(|(worker, _)| may_serve(worker))
             .map(|(worker, place)| Candidate { slot: worker.slot, load: ledger.load(*place) })
             .collect()
     }
@@ -152,7 +155,6 @@ impl<H: Host> PageStore for SharedPages<'_, H> {
 #[cfg(test)]
 mod tests {
     use warmroute_routing::page::{Generation, PageBits, Slot};
-    use warmroute_routing::pool::Worker;
 
     use super::*;
     use crate::host::fake::FakeHost;
@@ -226,12 +228,15 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_down_is_no_candidate() {
+    fn a_worker_that_is_down_or_has_just_failed_is_no_candidate() {
         let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
         publish(&host, 5);
         let view = reader.snapshot(&host, &mut ledger, 10, MAX_AGE).unwrap().view;
-        let slots: Vec<_> =
-            view.candidates(&ledger).iter().map(|candidate| candidate.slot.number()).collect();
+        let mut failures = Failures::default();
+        let candidates = view.candidates(&ledger, &failures, 10);
+        let slots: Vec<_> = candidates.iter().map(|candidate| candidate.slot.number()).collect();
         assert_eq!(slots, [0]);
+        failures.failed(([127, 0, 0, 1], 8001).into(), 10);
+        assert!(view.candidates(&ledger, &failures, 10).is_empty());
     }
 }

@@ -16,6 +16,7 @@
 
 pub mod config;
 pub mod decision;
+pub mod failures;
 pub mod host;
 pub mod index;
 pub mod ledger;

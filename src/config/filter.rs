@@ -24,8 +24,12 @@ pub struct FilterConfig {
     pub read_body: bool,
     /// The most bytes of a body that are held back before the decision.
     pub max_held_bytes: usize,
+    /// How the destination is named.
+    pub steering: Steering,
     /// The request header that names the hosts.
     pub destination_header: String,
+    /// The request header that names the data-parallel rank.
+    pub rank_header: String,
     /// The response header that says what was decided and why, where one is wanted.
     pub decision_header: Option<String>,
     /// Hosts in the destination header: 1 to 8.
@@ -47,6 +51,15 @@ pub enum Mode {
     Observe,
 }
 
+/// How the destination is named to Envoy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steering {
+    /// To the cluster's `override_host` policy: a list of hosts, one for each attempt. Their health is not looked at.
+    OverrideHost,
+    /// To the `stateful_session` filter in its header mode: one host, if Envoy holds it for healthy.
+    StatefulSession,
+}
+
 /// The request headers that may carry a prompt and its namespace. All distinct, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptHeaders {
@@ -62,7 +75,7 @@ pub struct PromptHeaders {
     pub cache_salt: String,
 }
 
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 16] = [
     "role",
     "pools",
     "mode",
@@ -71,7 +84,9 @@ const FIELDS: [&str; 14] = [
     "trust_block_hashes",
     "read_body",
     "max_held_bytes",
+    "steering",
     "destination_header",
+    "rank_header",
     "decision_header",
     "max_destinations",
     "max_index_age_ms",
@@ -86,6 +101,9 @@ const DEFAULT_PATHS: [&str; 3] = ["/v1/completions", "/inference/v1/generate", "
 
 /// The name that the endpoint picker protocol gives the header.
 const DEFAULT_DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
+
+/// vLLM's and SGLang's name for it.
+const DEFAULT_RANK_HEADER: &str = "x-data-parallel-rank";
 
 /// Three quarters of Envoy's default buffer limit: a held body must stay under it, or Envoy answers 413.
 const DEFAULT_HELD_BYTES: usize = 786_432;
@@ -127,6 +145,8 @@ pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
         trust_block_hashes: fields.flag("trust_block_hashes", false)?,
         read_body: fields.flag("read_body", true)?,
         max_held_bytes: fields.number("max_held_bytes", 1..=MOST_HELD_BYTES, DEFAULT_HELD_BYTES)?,
+        steering: steering(&fields)?,
+        rank_header: header(&fields, "rank_header", DEFAULT_RANK_HEADER)?,
         destination_header: header(&fields, "destination_header", DEFAULT_DESTINATION_HEADER)?,
         decision_header: fields.get("decision_header").map(|field| header_name(&field)).transpose()?,
         max_destinations: fields.number("max_destinations", 1..=8, 2)?,
@@ -141,6 +161,14 @@ pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
 fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {
     let Some(field) = fields.get("mode") else { return Ok(Mode::Steer) };
     Ok(if field.one_of(&["steer", "observe"])? == "observe" { Mode::Observe } else { Mode::Steer })
+}
+
+fn steering(fields: &Fields<'_>) -> Result<Steering, ConfigError> {
+    let Some(field) = fields.get("steering") else { return Ok(Steering::OverrideHost) };
+    Ok(match field.one_of(&["override_host", "stateful_session"])? {
+        "stateful_session" => Steering::StatefulSession,
+        _ => Steering::OverrideHost,
+    })
 }
 
 fn path_patterns(fields: &Fields<'_>) -> Result<Vec<PathPattern>, ConfigError> {
@@ -185,6 +213,7 @@ fn check_distinct_headers(config: &FilterConfig) -> Result<(), ConfigError> {
         ("prompt_headers.model", &prompt.model),
         ("prompt_headers.cache_salt", &prompt.cache_salt),
         ("destination_header", &config.destination_header),
+        ("rank_header", &config.rank_header),
     ];
     names.extend(config.decision_header.iter().map(|name| ("decision_header", name)));
     for (position, (path, name)) in names.iter().enumerate() {

@@ -25,7 +25,7 @@ mod reader;
 mod tests;
 
 pub use error::ConfigError;
-pub use filter::{FilterConfig, Mode, PromptHeaders};
+pub use filter::{FilterConfig, Mode, PromptHeaders, Steering};
 pub use paths::PathPattern;
 pub use pools::Pool;
 pub use publisher::{PublisherConfig, PublisherRole};

@@ -1,6 +1,6 @@
 //! Each rule of the configuration, by the whole message that breaking it gives.
 
-use super::{Config, FilterConfig, Mode, PathPattern, PublisherConfig, PublisherRole, Role};
+use super::{Config, FilterConfig, Mode, PathPattern, PublisherConfig, PublisherRole, Role, Steering};
 
 fn filter(json: &str) -> FilterConfig {
     match Config::parse(json.as_bytes()) {
@@ -161,8 +161,8 @@ fn what_is_not_one_json_object_is_refused() {
 
 #[test]
 fn an_unknown_field_is_refused_at_every_level() {
-    let known = "role, pools, mode, paths, prompt_headers, trust_block_hashes, read_body, max_held_bytes, \
-                 destination_header, decision_header, max_destinations, max_index_age_ms, max_page_reads, publisher";
+    let known = "role, pools, mode, paths, prompt_headers, trust_block_hashes, read_body, max_held_bytes, steering, \
+                 destination_header, rank_header, decision_header, max_destinations, max_index_age_ms, max_page_reads, publisher";
     refuses_field(
         r#""max_destination": 2"#,
         &format!("max_destination: is not a field that can stand here; write only {known}"),
@@ -213,6 +213,18 @@ fn the_role_and_the_mode_are_one_of_two() {
         r#"mode: must be "steer" or "observe", not "watch"; write one of them"#,
     );
     refuses_field(r#""mode": 1.5"#, r#"mode: must be "steer" or "observe", not 1.5; write one of them"#);
+}
+
+#[test]
+fn the_steering_is_one_of_two() {
+    let steering =
+        |value: &str| filter(&format!(r#"{{"pools":[{{"name":"p"}}],"steering":{value}}}"#)).steering;
+    assert_eq!(steering(r#""override_host""#), Steering::OverrideHost);
+    assert_eq!(steering(r#""stateful_session""#), Steering::StatefulSession);
+    refuses_field(
+        r#""steering":"original_dst""#,
+        r#"steering: must be "override_host" or "stateful_session", not "original_dst"; write one of them"#,
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use warmroute_routing::hash::SequenceHash;
 use warmroute_routing::lookup::Progress;
 
 use super::{Decision, Fallback, LookupFigures, Reason, Route};
+use crate::failures::Failures;
 use crate::host::Host;
 use crate::index::{IndexReader, PoolView, Snapshot};
 use crate::ledger::Ledger;
@@ -21,6 +22,8 @@ pub struct Surroundings<'a, H> {
     pub index: &'a mut IndexReader,
     /// What the workers have in hand.
     pub ledger: &'a mut Ledger,
+    /// The workers that have just failed.
+    pub failures: &'a Failures,
     /// What it is bounded by.
     pub bounds: Bounds,
     /// The time of day, in microseconds since 1970.
@@ -89,7 +92,7 @@ impl Inquiry {
         if asked.hashes.is_empty() {
             return asked.last.then(|| Decision::fallback(Reason::ShortPrompt));
         }
-        let candidates = view.candidates(around.ledger);
+        let candidates = view.candidates(around.ledger, around.failures, around.now_us);
         if candidates.is_empty() {
             return Some(Decision::fallback(Reason::NoWorkers));
         }
@@ -155,19 +158,20 @@ fn route(
     let pool = &snapshot.view.pool;
     let holding = |choice: &&Choice| choice.depths.any() > 0;
     let best = selection.choices.iter().find(holding)?;
+    let rank = pool.worker(best.slot)?.rank;
     let mut destinations = Vec::with_capacity(selection.choices.len());
     for choice in selection.choices.iter().filter(holding) {
         let Some(worker) = pool.worker(choice.slot) else { continue };
-        // Two ranks of one engine share an address.
-        if !destinations.contains(&worker.address) {
+        // Two ranks of one engine share an address, and whoever is asked instead must have the rank that is named.
+        if !destinations.contains(&worker.address) && pool.has_rank(worker.address, rank) {
             destinations.push(worker.address);
         }
     }
     let cached_blocks = best.depths.any();
     let cached_tokens = u64::from(cached_blocks) * u64::from(prompt.block_size);
     let uncached_tokens = prompt.tokens.saturating_sub(cached_tokens);
-    let rank = pool.worker(best.slot)?.rank;
-    Some(Route { destinations, rank, cached_blocks, uncached_tokens, lookup })
+    let ranked = pool.has_ranks();
+    Some(Route { destinations, rank, ranked, cached_blocks, uncached_tokens, lookup })
 }
 
 #[cfg(test)]

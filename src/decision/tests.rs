@@ -7,6 +7,7 @@ use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWrit
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 use super::*;
+use crate::failures::Failures;
 use crate::host::fake::FakeHost;
 use crate::shared::{KeySet, PoolKeys, Published};
 
@@ -48,7 +49,14 @@ fn publish(host: &FakeHost, tokens: &[u32], namespace: Namespace, depths: &[u32]
 /// Asks for a whole prompt.
 fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) -> Decision {
     let (mut index, mut ledger) = (IndexReader::new("p"), Ledger::default());
-    let mut around = Surroundings { host, index: &mut index, ledger: &mut ledger, bounds: BOUNDS, now_us };
+    let mut around = Surroundings {
+        host,
+        index: &mut index,
+        ledger: &mut ledger,
+        failures: &Failures::default(),
+        bounds: BOUNDS,
+        now_us,
+    };
     let hashes = sequence_hashes(tokens, 4, namespace);
     let asked =
         Asked { hashes: &hashes, block_size: 4, tokens: tokens.len() as u64, whole: true, last: true };
@@ -130,7 +138,7 @@ proptest! {
         let mut counts = vec![0; workers];
         for tie in 0..60 {
             let (host, index, ledger) = (&host, &mut index, &mut ledger);
-            let mut around = Surroundings { host, index, ledger, bounds: BOUNDS, now_us: 0 };
+            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), bounds: BOUNDS, now_us: 0 };
             let decision = Inquiry::new(tie).advance(&mut around, &asked).unwrap();
             let Decision::Route(route) = decision else { panic!("not routed") };
             counts[usize::from(route.destinations[0].port() - 8000)] += 1;
@@ -142,7 +150,14 @@ proptest! {
 /// Asks for the first `known` blocks of a prompt whose end has not come.
 fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> Option<Decision> {
     let (mut index, mut ledger) = (IndexReader::new("p"), Ledger::default());
-    let mut around = Surroundings { host, index: &mut index, ledger: &mut ledger, bounds: BOUNDS, now_us: 0 };
+    let mut around = Surroundings {
+        host,
+        index: &mut index,
+        ledger: &mut ledger,
+        failures: &Failures::default(),
+        bounds: BOUNDS,
+        now_us: 0,
+    };
     let hashes = sequence_hashes(&tokens[..known * 4], 4, Namespace::default());
     let asked =
         Asked { hashes: &hashes, block_size: 4, tokens: tokens.len() as u64, whole: false, last: false };

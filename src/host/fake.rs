@@ -151,6 +151,10 @@ impl RequestHost for FakeHost {
         self.upstream.borrow().as_ref().map(|address| address.clone().into_bytes())
     }
 
+    fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.response_headers.borrow().get(name).map(|value| value.clone().into_bytes())
+    }
+
     fn set_response_header(&self, name: &str, value: &str) {
         self.response_headers.borrow_mut().insert(name.to_owned(), value.to_owned());
     }

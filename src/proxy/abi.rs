@@ -59,6 +59,8 @@ unsafe extern "C" {
         cas: *mut u32,
     ) -> u32;
     fn proxy_set_shared_data(key: *const u8, key_len: usize, value: *const u8, len: usize, cas: u32) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_continue_stream(stream: u32) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, name_len: usize, id: *mut u32) -> u32;
     fn proxy_increment_metric(id: u32, offset: i64) -> u32;
     fn proxy_record_metric(id: u32, value: u64) -> u32;
@@ -139,6 +141,19 @@ pub(super) fn set_shared(key: &str, value: &[u8], cas: u32) -> bool {
     let pointer = if value.is_empty() { null() } else { value.as_ptr() };
     // SAFETY: the host reads both during the call only.
     unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), pointer, value.len(), cas) == OK }
+}
+
+/// Makes the calls that follow speak for another context; says whether the host knows it.
+pub(super) fn speak_for(context: u32) -> bool {
+    // SAFETY: numbers only.
+    unsafe { proxy_set_effective_context(context) == OK }
+}
+
+/// Lets the request of the context that is spoken for go on.
+pub(super) fn resume_request() {
+    const REQUEST: u32 = 0;
+    // SAFETY: numbers only.
+    unsafe { proxy_continue_stream(REQUEST) };
 }
 
 /// Defines a metric of a kind: 0 counter, 1 gauge, 2 histogram.

@@ -93,6 +93,10 @@ impl RequestHost for Envoy {
         abi::property("upstream\0address")
     }
 
+    fn response_header(&self, name: &str) -> Option<Vec<u8>> {
+        abi::header(HeaderMap::Response, name)
+    }
+
     fn set_response_header(&self, name: &str, value: &str) {
         abi::replace_header(HeaderMap::Response, name, value);
     }

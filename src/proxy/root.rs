@@ -8,16 +8,20 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{BufferType, ContextType, LogLevel};
 
-use super::filter::RequestContext;
+use super::filter::{RequestContext, free_overdue};
 use super::host::Envoy;
 use super::publisher::{Publishers, random};
 use crate::config::{Config, FilterConfig, PublisherConfig, Role};
 use crate::host::CallId;
 use crate::request::Filter;
 
+/// How often held requests are looked after where there is no publisher's tick, in milliseconds.
+const TICK_MS: u64 = 100;
+
 /// A root context. It has nothing until Envoy gives it its configuration.
 #[derive(Default)]
 pub(super) struct Root {
+    id: u32,
     filter: Option<Rc<RefCell<Filter>>>,
     publishers: Publishers,
 }
@@ -25,6 +29,10 @@ pub(super) struct Root {
 // === impl Root ===
 
 impl Root {
+    pub(super) fn new(id: u32) -> Self {
+        Self { id, ..Self::default() }
+    }
+
     fn load(&mut self, role: Role) {
         match role {
             Role::Filter(config) => self.load_filter(config),
@@ -37,6 +45,10 @@ impl Root {
     fn load_filter(&mut self, config: FilterConfig) {
         if let Some(publisher) = &config.publisher {
             self.publish(config.pools.iter().map(|pool| pool.name.as_str()), publisher, false);
+        }
+        if config.read_body && config.publisher.is_none() {
+            // Held requests are looked after.
+            let _ = hostcalls::set_tick_period(Duration::from_millis(TICK_MS));
         }
         self.filter = Some(Rc::new(RefCell::new(Filter::new(config, &Envoy, random()))));
     }
@@ -88,11 +100,14 @@ impl RootContext for Root {
 
     fn on_tick(&mut self) {
         self.publishers.tick();
+        if let Some(filter) = &self.filter {
+            free_overdue(filter, self.id);
+        }
     }
 
-    fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
+    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         // Without a filter's configuration there is nothing to do: the request passes through.
-        Some(Box::new(RequestContext::new(self.filter.clone())))
+        Some(Box::new(RequestContext::new(id, self.filter.clone())))
     }
 
     fn get_type(&self) -> Option<ContextType> {

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
+use base64::Engine as _;
 use warmroute_routing::hash::{SequenceHash, sequence_hashes};
 use warmroute_routing::pool::Pool;
 
-use crate::config::FilterConfig;
-use crate::decision::{Decision, Reason};
+use crate::config::{FilterConfig, Steering};
+use crate::decision::{Decision, Reason, Route};
 use crate::host::RequestHost;
 use crate::prompt::header;
 
@@ -106,8 +107,25 @@ fn is_json(content_type: &[u8]) -> bool {
         || essence.last_chunk::<5>().is_some_and(|end| end.eq_ignore_ascii_case(b"+json"))
 }
 
-/// The destination header's value.
-pub(super) fn destination_list(destinations: &[SocketAddr]) -> String {
+/// Names a route's endpoints and, where the pool has ranks, the rank.
+pub(super) fn name_destination(host: &impl RequestHost, config: &FilterConfig, route: &Route) {
+    let destination = match config.steering {
+        Steering::OverrideHost => destination_list(&route.destinations),
+        Steering::StatefulSession => session(&route.destinations),
+    };
+    host.set_request_header(&config.destination_header, &destination);
+    if route.ranked {
+        host.set_request_header(&config.rank_header, &route.rank.to_string());
+    }
+}
+
+/// The session that Envoy's `stateful_session` filter would have given out for the first endpoint.
+fn session(destinations: &[SocketAddr]) -> String {
+    let address = destinations.first().map(SocketAddr::to_string).unwrap_or_default();
+    base64::engine::general_purpose::STANDARD.encode(address)
+}
+
+fn destination_list(destinations: &[SocketAddr]) -> String {
     let mut list = String::with_capacity(destinations.len() * 22);
     for address in destinations {
         if !list.is_empty() {

@@ -8,25 +8,31 @@
 //!         --> destination header set, or not --> response: load booked to who really served --> done: released
 //! ```
 //!
-//! A request waits only while its prompt may still come, and whatever happens it goes on: to the workers that were
+//! A request waits only while its prompt may still come (see [`Waiting`] for when Envoy does not show it), and whatever
+//! happens it goes on: to the workers that were
 //! decided, or to the proxy's own choice.
 
 mod body;
 mod headers;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use crate::config::{FilterConfig, Mode};
 use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
+use crate::failures::Failures;
 use crate::host::{Host, RequestHost};
 use crate::index::{IndexReader, PoolView};
 use crate::ledger::{Booking, Ledger};
 use crate::metrics::RequestMetrics;
 use body::{BodyReader, Step};
 use headers::{HeaderPrompt, Intake};
+
+pub use waiting::{Overdue, Waiting};
 
 /// What all requests of one VM share.
 #[derive(Debug)]
@@ -36,6 +42,9 @@ pub struct Filter {
     /// For requests of no pool.
     no_pool: RequestMetrics,
     ledger: Ledger,
+    failures: Failures,
+    /// The requests that wait for a body which may never be shown.
+    pub waiting: Waiting<Weak<RefCell<Exchange>>>,
     /// Spreads ties: a number that differs from request to request.
     tie: u64,
 }
@@ -123,6 +132,8 @@ impl Filter {
             no_pool: RequestMetrics::define_without_pool(host),
             config,
             ledger: Ledger::default(),
+            failures: Failures::default(),
+            waiting: Waiting::default(),
             tie: seed,
         }
     }
@@ -168,8 +179,18 @@ impl Filter {
     ) -> Option<Decision> {
         let bounds = self.bounds();
         let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
-        let (index, ledger) = (&mut state.index, &mut self.ledger);
-        inquiry.advance(&mut Surroundings { host, index, ledger, bounds, now_us }, asked)
+        let (index, ledger, failures) = (&mut state.index, &mut self.ledger, &self.failures);
+        inquiry.advance(&mut Surroundings { host, index, ledger, failures, bounds, now_us }, asked)
+    }
+
+    /// Remembers whether the worker that was named has served. Another that did, or a 503, says that it has not.
+    fn learn(&mut self, host: &impl RequestHost, named: SocketAddr, served: Option<SocketAddr>) {
+        let unavailable = || host.response_header(":status").is_some_and(|status| status == b"503");
+        if served == Some(named) && !unavailable() {
+            self.failures.served(named);
+        } else {
+            self.failures.failed(named, host.now_us());
+        }
     }
 
     fn metrics(&self, pool: Option<usize>) -> &RequestMetrics {
@@ -237,6 +258,9 @@ impl Exchange {
     ) -> Result<(), Reason> {
         let pool = self.pool.ok_or(Reason::NoPool)?;
         let view = filter.ready(host, pool)?;
+        if !filter.waiting.may_hold() {
+            return Err(Reason::BodyNotSeen);
+        }
         let body = BodyReader::new(view, filter.config.max_held_bytes, content_length);
         let inquiry = filter.inquiry();
         self.state = State::Reading(Box::new(Reading { body, inquiry, pool, spent_us: 0 }));
@@ -253,6 +277,7 @@ impl Exchange {
     ) -> Flow {
         match &mut self.state {
             State::Reading(reading) => {
+                filter.waiting.body_seen();
                 let decided = reading.read(host, filter, |body| body.read(host, len, end));
                 self.go_on(host, filter, decided)
             }
@@ -273,6 +298,13 @@ impl Exchange {
         let State::Reading(reading) = &mut self.state else { return Flow::Continue };
         let decided = reading.read(host, filter, BodyReader::finish);
         self.go_on(host, filter, decided)
+    }
+
+    /// The request has been held for too long without a sight of its body: it goes on without a decision.
+    pub fn free(&mut self, host: &impl RequestHost, filter: &mut Filter) {
+        if matches!(self.state, State::Reading(_)) {
+            self.carry_out(host, filter, &Decision::fallback(Reason::BodyNotSeen), 0);
+        }
     }
 
     fn go_on(&mut self, host: &impl RequestHost, filter: &mut Filter, decided: Option<Decision>) -> Flow {
@@ -297,8 +329,7 @@ impl Exchange {
         if let Decision::Route(route) = decision
             && steers
         {
-            let destinations = headers::destination_list(&route.destinations);
-            host.set_request_header(&filter.config.destination_header, &destinations);
+            headers::name_destination(host, &filter.config, route);
             served.named = route.destinations.first().copied();
             served.uncached_tokens = route.uncached_tokens;
             // Booked at once, so that the next request sees it; corrected when it is known who really served.
@@ -329,6 +360,9 @@ impl Exchange {
     fn book_who_served(&mut self, host: &impl RequestHost, filter: &mut Filter, served: Served) {
         let address = host.upstream_address();
         let address = address.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<SocketAddr>().ok());
+        if let Some(named) = served.named {
+            filter.learn(host, named, address);
+        }
         if address == served.named && self.booking.is_some() {
             return;
         }

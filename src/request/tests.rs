@@ -379,3 +379,91 @@ fn a_request_that_was_not_steered_counts_for_who_serves_it_too() {
     exchange.done(&mut filter);
     assert_eq!(filter.load(address(8002)), Load::default());
 }
+
+/// Sends the prompt; it is served by `port`, with this status.
+fn serve(host: &FakeHost, filter: &mut Filter, port: u16, status: &str) -> Option<String> {
+    let mut exchange = Exchange::default();
+    host.remove_request_header(DESTINATION);
+    host.body.borrow_mut().clear();
+    exchange.request_headers(host, filter, false);
+    send_body(&mut exchange, host, filter, PROMPT.as_bytes(), 99);
+    *host.upstream.borrow_mut() = Some(address(port).to_string());
+    host.set_response_header(":status", status);
+    exchange.response_headers(host, filter);
+    exchange.done(filter);
+    destination(host)
+}
+
+#[test]
+fn a_worker_that_refuses_is_left_out_for_a_while_and_taken_again_once_it_serves() {
+    let host = host();
+    let mut filter = filter(&host, plain());
+    let first = Some("127.0.0.1:8001".to_owned());
+    assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
+    // A retry went elsewhere.
+    assert_eq!(serve(&host, &mut filter, 8002, "200"), first);
+    assert_eq!(serve(&host, &mut filter, 8002, "200"), None);
+    host.now_us.set(1_000_001);
+    // It answers, but is not available.
+    assert_eq!(serve(&host, &mut filter, 8001, "503"), first);
+    assert_eq!(serve(&host, &mut filter, 8002, "200"), None);
+    host.now_us.set(3_000_002);
+    assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
+    assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
+    // An error of the request's own is none of the worker's.
+    assert_eq!(serve(&host, &mut filter, 8001, "400"), first);
+    assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
+}
+
+#[test]
+fn a_session_is_one_address_in_base64() {
+    let host = host();
+    let config = r#"{"pools":[{"name":"p"}],"steering":"stateful_session","destination_header":"x-session"}"#;
+    let mut filter = filter(&host, config);
+    let mut exchange = Exchange::default();
+    exchange.request_headers(&host, &mut filter, false);
+    send_body(&mut exchange, &host, &mut filter, PROMPT.as_bytes(), 99);
+    assert_eq!(host.request_header("x-session").as_deref(), Some(&b"MTI3LjAuMC4xOjgwMDE="[..]));
+}
+
+#[test]
+fn the_rank_is_named_only_where_there_are_ranks_and_every_endpoint_listed_has_it() {
+    let one_rank = host();
+    let mut filter_of_one = filter(&one_rank, plain());
+    serve(&one_rank, &mut filter_of_one, 8001, "200");
+    assert_eq!(one_rank.request_header("x-data-parallel-rank"), None);
+
+    // Rank 1 of 8001 and rank 0 of 8002 hold the prompt; 8001 has two ranks, 8002 one.
+    let host = host();
+    let worker = |slot, port, rank| Worker {
+        slot: Slot::new(slot).unwrap(),
+        address: address(port),
+        rank,
+        state: WorkerState::Up,
+    };
+    let pool = Pool {
+        generation: Generation(1),
+        page_bits: PageBits::new(0).unwrap(),
+        block_size: 4,
+        base_models: vec![],
+        namespaced: false,
+        workers: vec![worker(0, 8001, 1), worker(1, 8001, 0), worker(2, 8002, 0)],
+    };
+    let mut hashes = sequence_hashes(&[1, 2, 3, 4, 5, 6, 7, 8], 4, Namespace::default());
+    let deepest = hashes[1];
+    hashes.sort_unstable();
+    let mut writer = PageWriter::default();
+    for hash in hashes {
+        let holder = |slot| Holder { slot: Slot::new(slot).unwrap(), tier: Tier::Gpu };
+        let all = [holder(0), holder(2)];
+        writer.record(hash, all.into_iter().take(if hash == deepest { 1 } else { 2 }));
+    }
+    let page = writer.finish(PageHeader { number: 0, generation: Generation(1), version: 2 });
+    host.put(PoolKeys::new("p").page(KeySet::A, 0), &page);
+    let pool = pool.encode();
+    let published = Published { set: KeySet::A, position: 2, heard_at_us: 0, pool: &pool };
+    host.put(PoolKeys::new("p").published(), &published.encode());
+    let mut filter = filter(&host, plain());
+    assert_eq!(serve(&host, &mut filter, 8001, "200").as_deref(), Some("127.0.0.1:8001"));
+    assert_eq!(host.request_header("x-data-parallel-rank").as_deref(), Some(&b"1"[..]));
+}

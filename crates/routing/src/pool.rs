@@ -103,6 +103,16 @@ impl Pool {
         self.has_adapters() && self.base_models.iter().all(|base| base != model)
     }
 
+    /// Whether an endpoint has more than its rank 0.
+    pub fn has_ranks(&self) -> bool {
+        self.workers.iter().any(|worker| worker.rank > 0)
+    }
+
+    /// Whether an endpoint has a rank.
+    pub fn has_rank(&self, address: SocketAddr, rank: u32) -> bool {
+        self.workers.iter().any(|worker| worker.address == address && worker.rank == rank)
+    }
+
     /// The worker in a slot, if it lives.
     pub fn worker(&self, slot: Slot) -> Option<&Worker> {
         let i = self.workers.binary_search_by_key(&slot, |worker| worker.slot).ok()?;
