@@ -31,6 +31,7 @@ pub struct RequestMetrics {
     cached_blocks: Option<MetricId>,
     page_reads: Option<MetricId>,
     decision_us: Option<MetricId>,
+    held_bytes: Option<MetricId>,
     index_age_ms: Option<MetricId>,
 }
 
@@ -78,6 +79,7 @@ impl RequestMetrics {
             cached_blocks: of(MetricKind::Counter, "cached_blocks_total"),
             page_reads: of(MetricKind::Counter, "page_reads_total"),
             decision_us: of(MetricKind::Histogram, "decision_us"),
+            held_bytes: of(MetricKind::Histogram, "held_bytes"),
             index_age_ms: of(MetricKind::Gauge, "index_age_ms"),
         }
     }
@@ -94,8 +96,14 @@ impl RequestMetrics {
             cached_blocks: None,
             page_reads: None,
             decision_us: None,
+            held_bytes: None,
             index_age_ms: None,
         }
+    }
+
+    /// Counts a request that was held until so much of its body was there.
+    pub fn held(&self, host: &impl Host, bytes: u64) {
+        record(host, self.held_bytes, bytes);
     }
 
     /// Counts a decision that took so long.

@@ -310,6 +310,7 @@ impl Exchange {
     fn go_on(&mut self, host: &impl RequestHost, filter: &mut Filter, decided: Option<Decision>) -> Flow {
         let Some(decision) = decided else { return Flow::Hold };
         let State::Reading(reading) = std::mem::take(&mut self.state) else { return Flow::Continue };
+        filter.metrics(self.pool).held(host, reading.body.bytes_read());
         let flow = self.carry_out(host, filter, &decision, reading.spent_us);
         if let (State::Decided(served), Decision::Route(route)) = (&mut self.state, &decision) {
             served.rest = reading.rest(route.uncached_tokens);

@@ -47,7 +47,12 @@ pub struct ProxyOptions<'a> {
     pub plugin: PathBuf,
     /// A merge patch to the filter's configuration.
     pub filter: Value,
+    /// A change of the bootstrap, after everything else.
+    pub edit: Option<Edit>,
 }
+
+/// Changes a bootstrap.
+pub type Edit = fn(&mut Bootstrap) -> Result<()>;
 
 // === impl ProxyOptions ===
 
@@ -58,7 +63,8 @@ impl<'a> ProxyOptions<'a> {
     /// When the plugin is not built.
     pub fn new(name: &'a str, workers: &'a [SocketAddr], collector: SocketAddr) -> Result<Self> {
         let plugin = workspace::plugin()?;
-        Ok(Self { name, workers, collector, publisher: Publisher::Shipped, plugin, filter: json!({}) })
+        let publisher = Publisher::Shipped;
+        Ok(Self { name, workers, collector, publisher, plugin, filter: json!({}), edit: None })
     }
 
     /// Starts Envoy.
@@ -81,6 +87,9 @@ impl<'a> ProxyOptions<'a> {
         }
         if matches!(self.publisher, Publisher::Shipped | Publisher::Singleton) {
             bootstrap.patch_singleton(&quick)?;
+        }
+        if let Some(edit) = self.edit {
+            edit(&mut bootstrap)?;
         }
         let options = envoy::Options { concurrency: 2, flags: Vec::new(), reloadable: false };
         let envoy = Envoy::start(dir.path(), &mut bootstrap, options).await?;
@@ -124,12 +133,26 @@ impl Proxy {
     /// # Errors
     /// When that does not happen in time.
     pub async fn wait_until_steered_to(&self, worker: SocketAddr, prompt: &[u32]) -> Result<()> {
-        let told = format!("steered worker={worker} ");
-        let waited = wait::until_ok(DEADLINE, format!("steering to {worker}"), async || {
-            let echo = self.send(prompt, &[]).await?;
-            let decision = echo.decision.unwrap_or_default();
-            ensure!(decision.starts_with(&told) && echo.served_by == worker, "{decision}");
-            Ok(())
+        let echo = self.wait_for_decision(&format!("steered worker={worker} "), prompt, &[]).await?;
+        ensure!(echo.served_by == worker, "{echo:?}");
+        Ok(())
+    }
+
+    /// Sends a prompt again and again until the decision about it begins like this.
+    ///
+    /// # Errors
+    /// When that does not happen in time.
+    pub async fn wait_for_decision(
+        &self,
+        begin: &str,
+        prompt: &[u32],
+        headers: &[(&str, &str)],
+    ) -> Result<Echo> {
+        let waited = wait::until_ok(DEADLINE, format!("the decision {begin}"), async || {
+            let echo = self.send(prompt, headers).await?;
+            let decision = echo.decision.as_deref().unwrap_or_default();
+            ensure!(decision.starts_with(begin), "{decision}");
+            Ok(echo)
         });
         waited.await.with_context(|| self.envoy.log())
     }
