@@ -49,6 +49,8 @@ pub struct ProxyOptions<'a> {
     pub filter: Value,
     /// A change of the bootstrap, after everything else.
     pub edit: Option<Edit>,
+    /// Envoy's worker threads.
+    pub concurrency: u32,
 }
 
 /// Changes a bootstrap.
@@ -64,7 +66,16 @@ impl<'a> ProxyOptions<'a> {
     pub fn new(name: &'a str, workers: &'a [SocketAddr], collector: SocketAddr) -> Result<Self> {
         let plugin = workspace::plugin()?;
         let publisher = Publisher::Shipped;
-        Ok(Self { name, workers, collector, publisher, plugin, filter: json!({}), edit: None })
+        Ok(Self {
+            name,
+            workers,
+            collector,
+            publisher,
+            plugin,
+            filter: json!({}),
+            edit: None,
+            concurrency: 2,
+        })
     }
 
     /// Starts Envoy.
@@ -91,7 +102,7 @@ impl<'a> ProxyOptions<'a> {
         if let Some(edit) = self.edit {
             edit(&mut bootstrap)?;
         }
-        let options = envoy::Options { concurrency: 2, flags: Vec::new(), reloadable: false };
+        let options = envoy::Options { concurrency: self.concurrency, flags: Vec::new(), reloadable: false };
         let envoy = Envoy::start(dir.path(), &mut bootstrap, options).await?;
         Ok(Proxy { envoy, dir })
     }

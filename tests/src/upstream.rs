@@ -1,6 +1,7 @@
 //! An upstream that says what reached it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Json;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// A server that answers every request with its own address and with what it was sent, as JSON:
+/// A server that answers every request, after as many milliseconds as its header `x-delay-ms` says, with its own address and with what it was sent, as JSON:
 /// `{"served_by","method","path","headers":{name: value},"body_bytes"}`.
 #[derive(Debug)]
 pub struct Upstream {
@@ -28,6 +29,10 @@ impl Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
         let address = listener.local_addr()?;
         let echo = async move |method: Method, uri: Uri, headers: HeaderMap, body: axum::body::Bytes| {
+            if let Some(delay) = headers.get("x-delay-ms").and_then(|value| value.to_str().ok()?.parse().ok())
+            {
+                tokio::time::sleep(Duration::from_millis(delay)).await;
+            }
             let headers: Value = headers
                 .iter()
                 .map(|(name, value)| {
