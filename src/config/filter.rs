@@ -8,7 +8,7 @@ use super::publisher::{self, PublisherConfig};
 use super::reader::{Field, Fields};
 
 /// The configuration of the HTTP filter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FilterConfig {
     /// The pools that this filter routes to: at least one.
     pub pools: Vec<Pool>,

@@ -18,6 +18,7 @@ mod filter;
 mod names;
 mod node;
 mod paths;
+mod policy;
 mod pools;
 mod publisher;
 mod reader;
@@ -34,7 +35,7 @@ use node::Node;
 use reader::Field;
 
 /// What one load of the plugin is to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The role, with everything that belongs to it.
     pub role: Role,
@@ -45,7 +46,7 @@ pub struct Config {
     clippy::large_enum_variant,
     reason = "there is one for each load of the plugin, and a box would serve nobody"
 )]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Role {
     /// An HTTP filter, which may stand by as the publisher too.
     Filter(FilterConfig),

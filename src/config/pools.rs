@@ -1,16 +1,21 @@
 //! The pools that a filter or a publisher serves.
 
+use warmroute_routing::choose::Rule;
+
 use super::error::ConfigError;
 use super::names::{cluster_name, pool_name};
+use super::policy;
 use super::reader::{Field, Fields};
 
 /// A pool and the Envoy clusters whose requests belong to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Pool {
     /// The pool's name in the collector's configuration. Unique.
     pub name: String,
     /// The clusters' names. Empty in at most one pool, which takes what no other pool takes.
     pub clusters: Vec<String>,
+    /// The rule by which a worker is chosen.
+    pub policy: Rule,
 }
 
 const ADVICE: &str = "a list such as [{\"name\": \"llama\", \"clusters\": [\"workers\"]}]";
@@ -20,10 +25,11 @@ pub(super) fn read(root: &Fields<'_>) -> Result<Vec<Pool>, ConfigError> {
     let mut pools: Vec<Pool> = Vec::new();
     let mut names = Names::default();
     for item in items(root, ADVICE)? {
-        let fields = item.fields(&["name", "clusters"])?;
+        let fields = item.fields(&["name", "clusters", "policy"])?;
         let name = names.take(&item, &fields)?;
         let clusters = clusters(&item, &fields, &pools)?;
-        pools.push(Pool { name, clusters });
+        let policy = fields.get("policy").map(|field| policy::read(&field)).transpose()?.unwrap_or_default();
+        pools.push(Pool { name, clusters, policy });
     }
     Ok(pools)
 }

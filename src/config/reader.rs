@@ -138,6 +138,29 @@ impl<'a> Fields<'a> {
     }
 }
 
+impl Fields<'_> {
+    /// Where the object stands.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// A number from 0 to `most`, fractional or not.
+    pub(super) fn weight(&self, name: &str, most: f64, default: f64) -> Result<f64, ConfigError> {
+        let Some(field) = self.get(name) else { return Ok(default) };
+        let given = match field.node {
+            Node::Whole(value) => Some(*value as f64),
+            Node::Number(value) => Some(*value),
+            _ => None,
+        };
+        given.filter(|value| (0.0..=most).contains(value)).ok_or_else(|| {
+            field.must_be(
+                &format!("a number from 0 to {most}"),
+                format!("such a number, or leave it out for {default}"),
+            )
+        })
+    }
+}
+
 fn find<'a>(path: &str, members: &'a [(String, Node)], name: &str) -> Option<Field<'a>> {
     let (_, node) = members.iter().find(|(member, _)| member == name)?;
     Some(Field { path: join(path, name), node })

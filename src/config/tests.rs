@@ -1,5 +1,7 @@
 //! Each rule of the configuration, by the whole message that breaking it gives.
 
+use warmroute_routing::choose::{LeastLoad, LongestPrefix, Rule, Sticky, Weighed};
+
 use super::{Config, FilterConfig, Mode, PathPattern, PublisherConfig, PublisherRole, Role, Steering};
 
 fn filter(json: &str) -> FilterConfig {
@@ -173,7 +175,7 @@ fn an_unknown_field_is_refused_at_every_level() {
     );
     refuses(
         r#"{"pools": [{"name": "a", "cluster": "b"}]}"#,
-        "pools[0].cluster: is not a field that can stand here; write only name, clusters",
+        "pools[0].cluster: is not a field that can stand here; write only name, clusters, policy",
     );
     refuses_field(
         r#""prompt_headers": {"token": "x-a"}"#,
@@ -224,6 +226,35 @@ fn the_steering_is_one_of_two() {
     refuses_field(
         r#""steering":"original_dst""#,
         r#"steering: must be "override_host" or "stateful_session", not "original_dst"; write one of them"#,
+    );
+}
+
+#[test]
+fn a_pool_has_a_policy_with_its_weights() {
+    let policy = |json: &str| filter(&format!(r#"{{"pools":[{{"name":"p"{json}}}]}}"#)).pools[0].policy;
+    assert_eq!(policy(""), Rule::Prefix(LongestPrefix));
+    assert_eq!(policy(r#","policy":{"name":"least_load"}"#), Rule::LeastLoad(LeastLoad));
+    let weighed = Weighed { request_weight: 2.0, gpu_credit: 0.9, ..Weighed::default() };
+    assert_eq!(
+        policy(r#","policy":{"name":"cost","request_weight":2,"gpu_credit":0.9}"#),
+        Rule::Cost(weighed)
+    );
+    let sticky = Sticky { least_share: 0.5, ..Sticky::default() };
+    assert_eq!(policy(r#","policy":{"name":"sticky","least_share":0.5}"#), Rule::Sticky(sticky));
+    let refused = |json: &str, message: &str| {
+        refuses(&format!(r#"{{"pools":[{{"name":"p","policy":{json}}}]}}"#), message);
+    };
+    refused(
+        r#"{"name":"cost","cpu_credit":1.5}"#,
+        "pools[0].policy.cpu_credit: must be a number from 0 to 1, not 1.5; write such a number, or leave it out for 0.75",
+    );
+    refused(
+        r#"{"name":"cost","gpu_credit":0.5}"#,
+        "pools[0].policy.cpu_credit: is 0.75, more than a faster tier's credit, which is 0.5; write less or as much",
+    );
+    refused(
+        r#"{"name":"prefix","least_share":1}"#,
+        "pools[0].policy.least_share: is not a field that can stand here; write only name",
     );
 }
 

@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use warmroute_routing::choose::{
-    Candidate, Choice, Limits, LongestPrefix, Prompt, Question, Selection, Selector,
-};
+use warmroute_routing::choose::{Candidate, Limits, Prompt, Question, Rule, Selection, Selector};
 use warmroute_routing::hash::SequenceHash;
 use warmroute_routing::lookup::Progress;
 
@@ -24,6 +22,8 @@ pub struct Surroundings<'a, H> {
     pub ledger: &'a mut Ledger,
     /// The workers that have just failed.
     pub failures: &'a Failures,
+    /// The rule that the pool's workers are chosen by.
+    pub rule: &'a Rule,
     /// What it is bounded by.
     pub bounds: Bounds,
     /// The time of day, in microseconds since 1970.
@@ -97,7 +97,7 @@ impl Inquiry {
             return Some(Decision::fallback(Reason::NoWorkers));
         }
         self.look_into(&view);
-        let question = self.question(asked, &candidates, around.bounds);
+        let question = self.question(asked, &candidates, around.rule, around.bounds);
         let mut pages = around.index.pages(around.host, &snapshot);
         let progress = self.selector.advance(&mut pages, view.shape(), asked.hashes, asked.whole, &question);
         if progress == Progress::MoreBlocks && !asked.last {
@@ -119,8 +119,9 @@ impl Inquiry {
         &self,
         asked: &Asked<'_>,
         candidates: &'a [Candidate],
+        rule: &'a Rule,
         bounds: Bounds,
-    ) -> Question<'a, LongestPrefix> {
+    ) -> Question<'a, Rule> {
         let known = asked.hashes.len() as u64;
         let blocks =
             if asked.whole { known } else { known.max(asked.tokens / u64::from(asked.block_size.max(1))) };
@@ -128,7 +129,7 @@ impl Inquiry {
         Question {
             prompt: Prompt { blocks, tokens: asked.tokens, block_size: asked.block_size },
             candidates,
-            policy: &LongestPrefix,
+            policy: rule,
             limits: Limits { max_reads: bounds.max_page_reads, choices: bounds.max_destinations },
             tie: self.tie,
         }
@@ -148,7 +149,7 @@ fn outcome(snapshot: &Snapshot, selection: &Selection, prompt: &Prompt, whole: b
     }
 }
 
-/// The workers of a selection that hold anything of the prompt; none: no route.
+/// The workers of a selection; none where nobody holds anything of the prompt.
 fn route(
     snapshot: &Snapshot,
     selection: &Selection,
@@ -156,11 +157,10 @@ fn route(
     lookup: LookupFigures,
 ) -> Option<Route> {
     let pool = &snapshot.view.pool;
-    let holding = |choice: &&Choice| choice.depths.any() > 0;
-    let best = selection.choices.iter().find(holding)?;
+    let best = selection.choices.first().filter(|_| selection.matched)?;
     let rank = pool.worker(best.slot)?.rank;
     let mut destinations = Vec::with_capacity(selection.choices.len());
-    for choice in selection.choices.iter().filter(holding) {
+    for choice in &selection.choices {
         let Some(worker) = pool.worker(choice.slot) else { continue };
         // Two ranks of one engine share an address, and whoever is asked instead must have the rank that is named.
         if !destinations.contains(&worker.address) && pool.has_rank(worker.address, rank) {

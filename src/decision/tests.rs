@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use warmroute_routing::Tier;
+use warmroute_routing::choose::{Rule, Weighed};
 use warmroute_routing::hash::{Namespace, sequence_hashes};
 use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWriter, Slot};
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
@@ -9,6 +10,7 @@ use warmroute_routing::pool::{Pool, Worker, WorkerState};
 use super::*;
 use crate::failures::Failures;
 use crate::host::fake::FakeHost;
+use crate::ledger::Work;
 use crate::shared::{KeySet, PoolKeys, Published};
 
 const BOUNDS: Bounds = Bounds { max_index_age_us: 30_000_000, max_page_reads: 64, max_destinations: 2 };
@@ -54,6 +56,7 @@ fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) ->
         index: &mut index,
         ledger: &mut ledger,
         failures: &Failures::default(),
+        rule: &Rule::default(),
         bounds: BOUNDS,
         now_us,
     };
@@ -138,7 +141,7 @@ proptest! {
         let mut counts = vec![0; workers];
         for tie in 0..60 {
             let (host, index, ledger) = (&host, &mut index, &mut ledger);
-            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), bounds: BOUNDS, now_us: 0 };
+            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
             let decision = Inquiry::new(tie).advance(&mut around, &asked).unwrap();
             let Decision::Route(route) = decision else { panic!("not routed") };
             counts[usize::from(route.destinations[0].port() - 8000)] += 1;
@@ -155,6 +158,7 @@ fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> 
         index: &mut index,
         ledger: &mut ledger,
         failures: &Failures::default(),
+        rule: &Rule::default(),
         bounds: BOUNDS,
         now_us: 0,
     };
@@ -190,4 +194,26 @@ fn what_was_found_in_an_older_generation_is_forgotten() {
     let pool = pool.encode();
     host.put("warmroute/1/p/published", &Published { pool: &pool, ..published }.encode());
     assert_eq!(reason(&ask(&mut inquiry, &host, &tokens, 50).unwrap()), Some(Reason::Cold));
+}
+
+#[test]
+fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothing() {
+    let (host, tokens) = (FakeHost::default(), tokens(40));
+    publish(&host, &tokens, Namespace::default(), &[8, 0]);
+    let (mut index, mut ledger) = (IndexReader::new("p"), Ledger::default());
+    let hashes = sequence_hashes(&tokens, 4, Namespace::default());
+    let asked = Asked { hashes: &hashes, block_size: 4, tokens: 40, whole: true, last: true };
+    let busy = ledger.place(address(0));
+    let _under_way = ledger.book(busy, Work { prefill_tokens: 400, blocks: 100 });
+    let mut first = |rule: &Rule| {
+        let (index, ledger, failures) = (&mut index, &mut ledger, &Failures::default());
+        let mut around =
+            Surroundings { host: &host, index, ledger, failures, rule, bounds: BOUNDS, now_us: 0 };
+        let Some(Decision::Route(route)) = Inquiry::new(0).advance(&mut around, &asked) else {
+            panic!("not routed")
+        };
+        route.destinations[0]
+    };
+    assert_eq!(first(&Rule::default()), address(0));
+    assert_eq!(first(&Rule::Cost(Weighed::default())), address(1));
 }

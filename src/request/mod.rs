@@ -22,12 +22,14 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 
-use crate::config::{FilterConfig, Mode};
+use warmroute_routing::choose::Rule;
+
+use crate::config::{FilterConfig, Mode, Pool};
 use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
 use crate::failures::Failures;
 use crate::host::{Host, RequestHost};
 use crate::index::{IndexReader, PoolView};
-use crate::ledger::{Booking, Ledger};
+use crate::ledger::{Booking, Ledger, Work};
 use crate::metrics::RequestMetrics;
 use body::{BodyReader, Step};
 use headers::{HeaderPrompt, Intake};
@@ -52,6 +54,7 @@ pub struct Filter {
 #[derive(Debug)]
 struct PoolState {
     index: IndexReader,
+    rule: Rule,
     metrics: RequestMetrics,
 }
 
@@ -91,8 +94,8 @@ struct Reading {
 struct Served {
     /// Whom the filter named first.
     named: Option<SocketAddr>,
-    /// Tokens that the one who was named has to compute.
-    uncached_tokens: u64,
+    /// What the request asks of the one who was named.
+    work: Work,
     /// The body whose end was not waited for.
     rest: Option<Rest>,
 }
@@ -123,12 +126,13 @@ pub enum Flow {
 impl Filter {
     /// A filter by its configuration. `seed` is a random number.
     pub fn new(config: FilterConfig, host: &impl Host, seed: u64) -> Self {
-        let pool = |name: &str| PoolState {
-            index: IndexReader::new(name),
-            metrics: RequestMetrics::define(host, name),
+        let pool = |pool: &Pool| PoolState {
+            index: IndexReader::new(&pool.name),
+            rule: pool.policy,
+            metrics: RequestMetrics::define(host, &pool.name),
         };
         Self {
-            pools: config.pools.iter().map(|configured| pool(&configured.name)).collect(),
+            pools: config.pools.iter().map(pool).collect(),
             no_pool: RequestMetrics::define_without_pool(host),
             config,
             ledger: Ledger::default(),
@@ -180,7 +184,8 @@ impl Filter {
         let bounds = self.bounds();
         let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
         let (index, ledger, failures) = (&mut state.index, &mut self.ledger, &self.failures);
-        inquiry.advance(&mut Surroundings { host, index, ledger, failures, bounds, now_us }, asked)
+        let rule = &state.rule;
+        inquiry.advance(&mut Surroundings { host, index, ledger, failures, rule, bounds, now_us }, asked)
     }
 
     /// Remembers whether the worker that was named has served. Another that did, or a 503, says that it has not.
@@ -332,11 +337,12 @@ impl Exchange {
         {
             headers::name_destination(host, &filter.config, route);
             served.named = route.destinations.first().copied();
-            served.uncached_tokens = route.uncached_tokens;
+            served.work =
+                Work { prefill_tokens: route.uncached_tokens, blocks: u64::from(route.lookup.prompt_blocks) };
             // Booked at once, so that the next request sees it; corrected when it is known who really served.
             self.booking = served.named.map(|address| {
                 let place = filter.ledger.place(address);
-                filter.ledger.book(place, served.uncached_tokens)
+                filter.ledger.book(place, served.work)
             });
         }
         filter.metrics(self.pool).count(host, decision, steers, spent_us);
@@ -370,7 +376,7 @@ impl Exchange {
         self.release(filter);
         if let Some(address) = address {
             let place = filter.ledger.place(address);
-            self.booking = Some(filter.ledger.book(place, served.uncached_tokens));
+            self.booking = Some(filter.ledger.book(place, served.work));
         }
     }
 
@@ -436,8 +442,8 @@ impl Served {
             return None;
         }
         let tokens = rest.tokens_read.saturating_mul(rest.bytes) / rest.bytes_read.max(1);
-        self.uncached_tokens = tokens.saturating_sub(rest.cached_tokens);
+        self.work.prefill_tokens = tokens.saturating_sub(rest.cached_tokens);
         self.rest = None;
-        Some(self.uncached_tokens)
+        Some(self.work.prefill_tokens)
     }
 }

@@ -353,16 +353,16 @@ fn a_request_counts_for_who_serves_it_from_its_decision_to_its_end() {
     let (mut filter, mut exchange) = (filter(&host, plain()), Exchange::default());
     exchange.request_headers(&host, &mut filter, false);
     send_body(&mut exchange, &host, &mut filter, PROMPT.as_bytes(), 99);
-    assert_eq!(filter.load(address(8001)), Load { requests: 1, prefill_tokens: 1 });
+    assert_eq!(filter.load(address(8001)), Load { requests: 1, prefill_tokens: 1, blocks: 2 });
 
     // The first refused; a retry has gone to another.
     *host.upstream.borrow_mut() = Some("127.0.0.1:8002".to_owned());
     exchange.response_headers(&host, &mut filter);
     assert_eq!(filter.load(address(8001)), Load::default());
-    assert_eq!(filter.load(address(8002)), Load { requests: 1, prefill_tokens: 1 });
+    assert_eq!(filter.load(address(8002)), Load { requests: 1, prefill_tokens: 1, blocks: 2 });
 
     exchange.response_body(&mut filter);
-    assert_eq!(filter.load(address(8002)), Load { requests: 1, prefill_tokens: 0 });
+    assert_eq!(filter.load(address(8002)), Load { requests: 1, prefill_tokens: 0, blocks: 2 });
     exchange.done(&mut filter);
     exchange.done(&mut filter);
     assert_eq!(filter.load(address(8002)), Load::default());

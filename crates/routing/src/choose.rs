@@ -10,9 +10,17 @@ use crate::hash::SequenceHash;
 use crate::lookup::{Depths, Extent, IndexShape, Lookup, Match, PageStore, Progress, Refine, Scope};
 use crate::page::Slot;
 
+mod least_load;
 mod longest_prefix;
+mod rule;
+mod sticky;
+mod weighed;
 
+pub use least_load::LeastLoad;
 pub use longest_prefix::LongestPrefix;
+pub use rule::Rule;
+pub use sticky::Sticky;
+pub use weighed::Weighed;
 
 /// What a request is about to ask of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +40,15 @@ pub struct Load {
     pub requests: u32,
     /// Prompt tokens that were not cached and are not computed yet.
     pub prefill_tokens: u64,
+    /// Blocks of the prompts of requests in flight, cached or not.
+    pub blocks: u64,
+}
+
+/// What the candidates have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// The least [`Load::prefill_tokens`] of all candidates.
+    pub least_prefill_tokens: u64,
 }
 
 /// A worker that a request may go to.
@@ -62,8 +79,8 @@ pub struct Cost {
 /// - Equal arguments give equal costs: no clock, no chance.
 /// - It is called for each candidate and each page read, so it does not allocate.
 pub trait Policy {
-    /// The cost of sending `prompt` to a worker that holds `depths` of it and has `load` in hand.
-    fn cost(&self, prompt: &Prompt, depths: &Depths, load: &Load) -> Cost;
+    /// The cost of sending `prompt` to a worker of the `fleet` that holds `depths` of it and has `load` in hand.
+    fn cost(&self, prompt: &Prompt, depths: &Depths, load: &Load, fleet: &Fleet) -> Cost;
 }
 
 /// How far a selection goes.
@@ -93,6 +110,8 @@ pub struct Selection {
     /// search was capped); those behind it are ranked by what it learnt of them on the way, for want of a better host
     /// when the first refuses.
     pub choices: Vec<Choice>,
+    /// Whether anybody holds anything of the prompt.
+    pub matched: bool,
     /// Pages that were read.
     pub reads: u32,
     /// Whether the cap on reads ended the search.
@@ -158,15 +177,25 @@ impl Selector {
     pub fn selection<P: Policy>(&self, question: &Question<'_, P>) -> Selection {
         let found = self.lookup.matches();
         let choices = Contest::new(question).ranking(&found.workers, question.limits.choices, question.tie);
-        Selection { choices, reads: found.reads, capped: found.capped }
+        Selection { choices, matched: !found.workers.is_empty(), reads: found.reads, capped: found.capped }
     }
 }
 
 /// The candidates, and what their costs are bounded by.
 struct Contest<'a, P> {
     question: &'a Question<'a, P>,
+    fleet: Fleet,
     /// The least cost of those without a match: known once the matches are.
     unmatched: Option<Option<Cost>>,
+}
+
+// === impl Prompt ===
+
+impl Prompt {
+    /// Blocks of the prompt, a last one that is not full included.
+    pub fn all_blocks(&self) -> f64 {
+        self.tokens.div_ceil(u64::from(self.block_size.max(1))) as f64
+    }
 }
 
 // === impl Cost ===
@@ -185,11 +214,12 @@ impl Cost {
 
 impl<'a, P: Policy> Contest<'a, P> {
     fn new(question: &'a Question<'a, P>) -> Self {
-        Self { question, unmatched: None }
+        let least = question.candidates.iter().map(|candidate| candidate.load.prefill_tokens).min();
+        Self { question, fleet: Fleet { least_prefill_tokens: least.unwrap_or(0) }, unmatched: None }
     }
 
     fn cost(&self, depths: &Depths, load: &Load) -> Cost {
-        self.question.policy.cost(&self.question.prompt, depths, load)
+        self.question.policy.cost(&self.question.prompt, depths, load, &self.fleet)
     }
 
     /// The candidates with what was found of them. Both lists ascend by slot.

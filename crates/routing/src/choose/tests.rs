@@ -22,10 +22,10 @@ impl PageStore for OnePage {
 }
 
 /// Costs a block that must be computed as much as `weight` blocks in hand.
-struct Weighed(f64);
+struct Missing(f64);
 
-impl Policy for Weighed {
-    fn cost(&self, prompt: &Prompt, depths: &Depths, load: &Load) -> Cost {
+impl Policy for Missing {
+    fn cost(&self, prompt: &Prompt, depths: &Depths, load: &Load, _: &Fleet) -> Cost {
         let missing = f64::from(prompt.blocks) - f64::from(depths.within(Tier::Gpu));
         Cost { first: self.0 * missing + load.prefill_tokens as f64, then: 0.0 }
     }
@@ -57,7 +57,7 @@ fn index(hashes: &[SequenceHash], depths: &[u32]) -> OnePage {
 fn candidates(loads: &[u32]) -> Vec<Candidate> {
     let candidate = |(i, load): (usize, &u32)| Candidate {
         slot: slot(i),
-        load: Load { requests: *load, prefill_tokens: u64::from(*load) },
+        load: Load { requests: *load, prefill_tokens: u64::from(*load), blocks: 0 },
     };
     loads.iter().enumerate().map(candidate).collect()
 }
@@ -137,8 +137,8 @@ proptest! {
         weight in 0.0..3.0f64,
     ) {
         let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
-        let policy = Weighed(weight);
-        let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load);
+        let policy = Missing(weight);
+        let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load, &Fleet::default());
         let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
         let (chosen, _) = choose(&depths, &loads, &policy, 1, 0);
         prop_assert_eq!(cost(chosen[0]), least);
@@ -181,9 +181,36 @@ proptest! {
         weight in 0.0..3.0f64,
     ) {
         let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
-        let policy = Weighed(weight);
-        let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load);
+        let policy = Missing(weight);
+        let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load, &Fleet::default());
         let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
         prop_assert_eq!(cost(choose_early(&depths, &loads, &policy).1), least);
+    }
+}
+
+proptest! {
+    /// The search relies on it.
+    #[test]
+    fn no_rule_charges_more_for_a_deeper_match(
+        shallow in proptest::array::uniform4(0..=100u32),
+        more in proptest::array::uniform4(0..=50u32),
+        prefill_tokens in 0..1_000_000u64,
+        requests in 0..50u32,
+        decay in 0.0..3.0f64,
+    ) {
+        let deep = Depths::new([0, 1, 2, 3].map(|i| (Depths::new(shallow).within(Tier::ALL[i]) + more[i]).min(100)));
+        let shallow = Depths::new(shallow.map(|depth| depth.min(100)));
+        let load = Load { requests, prefill_tokens, blocks: 7 };
+        let rules = [
+            Rule::Prefix(LongestPrefix),
+            Rule::Cost(Weighed::default()),
+            Rule::Cost(Weighed { credit_decay: decay, ..Weighed::default() }),
+            Rule::Sticky(Sticky::default()),
+            Rule::LeastLoad(LeastLoad),
+        ];
+        for rule in rules {
+            let cost = |depths| rule.cost(&PROMPT, &depths, &load, &Fleet { least_prefill_tokens: 500 });
+            prop_assert!(!cost(shallow).beats(&cost(deep)), "{rule:?}: {shallow:?} {deep:?}");
+        }
     }
 }
