@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod demo;
 mod run;
+mod soak;
 mod suite;
 mod tools;
 
@@ -31,6 +32,8 @@ enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Load it for long while parts are killed, frozen and configured anew; nothing may fail
+    Soak(soak::Options),
     /// Print the path of the pinned Envoy, fetching it first where need be
     Envoy,
 }
@@ -51,6 +54,7 @@ fn dispatch(command: &Command) -> Result<()> {
         Command::Test(options) => suite::run(options),
         Command::Demo(options) => demo::run(options),
         Command::Bench(bench) => bench::run(bench),
+        Command::Soak(options) => soak::run(options),
         Command::Envoy => {
             println!("{}", warmroute_e2e::envoy_binary::path()?.display());
             Ok(())

@@ -1,0 +1,211 @@
+//! What goes wrong, as the dice fall.
+//!
+//! Every 5 to 15 seconds one more thing is disturbed, and each disturbance but one is undone some seconds later, so that
+//! several may overlap. What never overlaps: at most one engine is down at a time (with every engine down nobody would
+//! serve), and a collector that is down is not disturbed again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+use warmroute_e2e::{Engine, Stack};
+
+use super::dice::Dice;
+use super::shared::Shared;
+
+/// Between two disturbances, in milliseconds.
+const PAUSE_MS: std::ops::Range<u64> = 5_000..15_000;
+
+/// From a disturbance to its end, in milliseconds: well below the 30 seconds after which an index is not used.
+const HOLD_MS: std::ops::Range<u64> = 200..8_000;
+
+/// What may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Disturbance {
+    /// SIGKILL, then a new start.
+    CollectorKilled,
+    /// SIGTERM, then a new start.
+    CollectorStopped,
+    /// SIGSTOP, then SIGCONT.
+    CollectorFrozen,
+    /// SIGKILL, then a new start with an empty cache.
+    EngineKilled,
+    /// SIGTERM, then a new start with an empty cache.
+    EngineStopped,
+    /// New listeners with `mode: observe`, then with `mode: steer`.
+    Observing,
+    /// New listeners with the other of 2 and 3 `max_destinations`.
+    OtherDestinations,
+}
+
+/// How a disturbance ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Undo {
+    StartCollector,
+    ThawCollector,
+    StartEngine(usize),
+    Steer,
+}
+
+/// The disturbances of a run.
+pub(crate) struct Disturber<'a> {
+    stack: &'a mut Stack,
+    shared: &'a Shared,
+    dice: Dice,
+    undos: Vec<(Instant, Undo)>,
+    destinations: u32,
+    counts: BTreeMap<Disturbance, u64>,
+}
+
+const ALL: [Disturbance; 7] = [
+    Disturbance::CollectorKilled,
+    Disturbance::CollectorStopped,
+    Disturbance::CollectorFrozen,
+    Disturbance::EngineKilled,
+    Disturbance::EngineStopped,
+    Disturbance::Observing,
+    Disturbance::OtherDestinations,
+];
+
+// === impl Disturber ===
+
+impl<'a> Disturber<'a> {
+    pub(crate) fn new(stack: &'a mut Stack, shared: &'a Shared, dice: Dice) -> Self {
+        shared.set_collector(Some(stack.collector.process_mut().id()));
+        Self { stack, shared, dice, undos: Vec::new(), destinations: 2, counts: BTreeMap::new() }
+    }
+
+    /// Disturbs until the end of the run, and mends everything then. Answers how often what was done.
+    pub(crate) async fn run(mut self) -> Result<BTreeMap<&'static str, u64>> {
+        let mut next = self.pause();
+        loop {
+            let undo = self.undos.iter().map(|(at, _)| *at).min();
+            sleep_until(undo.unwrap_or(next).min(next).min(self.shared.end)).await;
+            let now = Instant::now();
+            if now >= self.shared.end {
+                break;
+            }
+            self.undo_until(now).await?;
+            if now >= next {
+                self.disturb().await?;
+                next = self.pause();
+            }
+        }
+        let all = self.undos.iter().map(|(at, _)| *at).max();
+        self.undo_until(all.unwrap_or(self.shared.end)).await?;
+        Ok(self.counts.into_iter().map(|(what, count)| (what.as_str(), count)).collect())
+    }
+
+    fn pause(&mut self) -> Instant {
+        Instant::now() + Duration::from_millis(self.dice.within(PAUSE_MS))
+    }
+
+    /// Does one thing that may be done now.
+    async fn disturb(&mut self) -> Result<()> {
+        let may: Vec<_> = ALL.into_iter().filter(|what| self.may(*what)).collect();
+        let Some(what) = self.dice.pick(&may).copied() else { return Ok(()) };
+        *self.counts.entry(what).or_default() += 1;
+        let undo = match what {
+            Disturbance::CollectorKilled => {
+                self.shared.set_collector(None);
+                self.stack.collector.kill_hard()?;
+                Some(Undo::StartCollector)
+            }
+            Disturbance::CollectorStopped => {
+                self.shared.set_collector(None);
+                self.stack.collector.stop().await?;
+                Some(Undo::StartCollector)
+            }
+            Disturbance::CollectorFrozen => {
+                self.stack.collector.process_mut().freeze()?;
+                Some(Undo::ThawCollector)
+            }
+            Disturbance::EngineKilled => {
+                let (number, engine) = self.engine()?;
+                engine.kill_hard()?;
+                Some(Undo::StartEngine(number))
+            }
+            Disturbance::EngineStopped => {
+                let (number, engine) = self.engine()?;
+                engine.stop().await?;
+                Some(Undo::StartEngine(number))
+            }
+            Disturbance::Observing => {
+                self.reload(json!({ "mode": "observe" })).await?;
+                Some(Undo::Steer)
+            }
+            Disturbance::OtherDestinations => {
+                self.destinations = 5 - self.destinations;
+                self.reload(json!({ "max_destinations": self.destinations })).await?;
+                None
+            }
+        };
+        let until = Instant::now() + Duration::from_millis(self.dice.within(HOLD_MS));
+        self.undos.extend(undo.map(|undo| (until, undo)));
+        Ok(())
+    }
+
+    fn may(&self, what: Disturbance) -> bool {
+        let is_pending = |of: fn(Undo) -> bool| self.undos.iter().any(|(_, undo)| of(*undo));
+        match what {
+            Disturbance::CollectorKilled | Disturbance::CollectorStopped | Disturbance::CollectorFrozen => {
+                !is_pending(|undo| matches!(undo, Undo::StartCollector | Undo::ThawCollector))
+            }
+            Disturbance::EngineKilled | Disturbance::EngineStopped => {
+                !is_pending(|undo| matches!(undo, Undo::StartEngine(_)))
+            }
+            Disturbance::Observing => !is_pending(|undo| undo == Undo::Steer),
+            Disturbance::OtherDestinations => true,
+        }
+    }
+
+    /// An engine that is about to go down. Its name is told first.
+    fn engine(&mut self) -> Result<(usize, &mut Engine)> {
+        let number = self.dice.within(0..self.stack.engines().len() as u64) as usize;
+        let engine = self.stack.engine_mut(number)?;
+        self.shared.engine_goes_down(engine.address().to_string());
+        Ok((number, engine))
+    }
+
+    /// Undoes what is to be undone by `now`.
+    async fn undo_until(&mut self, now: Instant) -> Result<()> {
+        while let Some(place) = self.undos.iter().position(|(at, _)| *at <= now) {
+            match self.undos.swap_remove(place).1 {
+                Undo::StartCollector => {
+                    self.stack.collector.restart().await.context("the collector does not start again")?;
+                    self.shared.set_collector(Some(self.stack.collector.process_mut().id()));
+                }
+                Undo::ThawCollector => self.stack.collector.process_mut().thaw()?,
+                Undo::StartEngine(number) => {
+                    let engine = self.stack.engine_mut(number)?;
+                    engine.restart().await.context("an engine does not start again")?;
+                }
+                Undo::Steer => self.reload(json!({ "mode": "steer" })).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn reload(&mut self, patch: Value) -> Result<()> {
+        let edited = self.stack.reload(|bootstrap| bootstrap.patch_filter(&patch)).await;
+        edited.with_context(|| format!("Envoy does not take {patch}"))
+    }
+}
+
+// === impl Disturbance ===
+
+impl Disturbance {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::CollectorKilled => "collector_killed",
+            Self::CollectorStopped => "collector_stopped",
+            Self::CollectorFrozen => "collector_frozen",
+            Self::EngineKilled => "engine_killed",
+            Self::EngineStopped => "engine_stopped",
+            Self::Observing => "observing",
+            Self::OtherDestinations => "other_destinations",
+        }
+    }
+}
