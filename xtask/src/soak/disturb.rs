@@ -107,6 +107,7 @@ impl<'a> Disturber<'a> {
         let may: Vec<_> = ALL.into_iter().filter(|what| self.may(*what)).collect();
         let Some(what) = self.dice.pick(&may).copied() else { return Ok(()) };
         *self.counts.entry(what).or_default() += 1;
+        self.tell(what.as_str());
         let undo = match what {
             Disturbance::CollectorKilled => {
                 self.shared.set_collector(None);
@@ -172,7 +173,9 @@ impl<'a> Disturber<'a> {
     /// Undoes what is to be undone by `now`.
     async fn undo_until(&mut self, now: Instant) -> Result<()> {
         while let Some(place) = self.undos.iter().position(|(at, _)| *at <= now) {
-            match self.undos.swap_remove(place).1 {
+            let undo = self.undos.swap_remove(place).1;
+            self.tell(undo.as_str());
+            match undo {
                 Undo::StartCollector => {
                     self.stack.collector.restart().await.context("the collector does not start again")?;
                     self.shared.set_collector(Some(self.stack.collector.process_mut().id()));
@@ -186,6 +189,11 @@ impl<'a> Disturber<'a> {
             }
         }
         Ok(())
+    }
+
+    /// For whoever wonders what failed requests have met.
+    fn tell(&self, what: &str) {
+        eprintln!("{:>7.1} s: {what}", self.shared.start.elapsed().as_secs_f32());
     }
 
     async fn reload(&mut self, patch: Value) -> Result<()> {
@@ -206,6 +214,19 @@ impl Disturbance {
             Self::EngineStopped => "engine_stopped",
             Self::Observing => "observing",
             Self::OtherDestinations => "other_destinations",
+        }
+    }
+}
+
+// === impl Undo ===
+
+impl Undo {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::StartCollector => "collector starts again",
+            Self::ThawCollector => "collector goes on",
+            Self::StartEngine(_) => "engine starts again",
+            Self::Steer => "steering again",
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use warmroute_e2e::Client;
 
-use super::conversations::Conversations;
+use super::conversations::{Conversation, Conversations};
 use super::dice::Dice;
 use super::exchange::{Exchange, exchange};
 use super::request::{Kind, Request};
@@ -73,7 +73,7 @@ async fn one(
 ) {
     let conversations = || conversations.lock().unwrap_or_else(PoisonError::into_inner);
     let conversation = kind.is_turn().then(|| conversations().take());
-    let prompt = conversation.as_ref().map(|conversation| conversation.prompt()).unwrap_or_default();
+    let prompt = conversation.as_ref().map(Conversation::prompt).unwrap_or_default();
     let request = Request::new(kind, prompt, &mut dice);
     let (client, url) = match kind {
         Kind::Plain => (clients.plain, doors.plain),

@@ -69,8 +69,8 @@ impl Watched {
     fn progress(&self, shared: &Shared, counted: &Counted) {
         let tally = shared.tally().sum(|kind| kind != Kind::Plain.as_str());
         eprintln!(
-            "{:>5} s: {} requests, {} failed, {} cut; {} steered; Envoy {:.0} MiB, collector {:.0} MiB",
-            shared.start.elapsed().as_secs(),
+            "{:>7.1} s: {} requests, {} failed, {} cut; {} steered; Envoy {:.0} MiB, collector {:.0} MiB",
+            shared.start.elapsed().as_secs_f32(),
             tally.all(),
             tally.failed,
             tally.cut,
