@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,6 +62,11 @@ fn flag(service: &Value, name: &str) -> String {
     let command = command(service);
     let at = command.iter().position(|word| word == name).unwrap_or_else(|| panic!("no {name}"));
     command[at + 1].clone()
+}
+
+/// Says so even where the output of tests that pass is not shown.
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 #[test]
@@ -175,9 +181,7 @@ fn images_are_the_official_ones_of_the_versions_that_are_tested() {
 fn docker_compose_accepts_the_file() {
     let there = Command::new("docker").args(["compose", "version"]).output();
     if !there.is_ok_and(|run| run.status.success()) {
-        println!(
-            "SKIPPED: `docker compose` does not exist here, so it could not judge envoy/docker-compose.yaml"
-        );
+        skipped("`docker compose` does not exist here, so it could not judge envoy/docker-compose.yaml");
         return;
     }
     let config = ["compose", "--file", "envoy/docker-compose.yaml", "config", "--quiet"];
@@ -195,11 +199,13 @@ async fn the_services_run_as_they_stand() -> Result<()> {
     let own_network = ["--map-root-user", "--net"];
     let possible = Command::new("unshare").args(own_network).args(["ip", "link", "set", "lo", "up"]).output();
     if !possible.is_ok_and(|run| run.status.success()) {
-        println!("SKIPPED: this machine allows no network namespace, so the services could not be run");
+        skipped("this machine allows no network namespace, so the services could not be run");
         return Ok(());
     }
     let mut again = Command::new("unshare");
     again.args(own_network).arg(env::current_exe()?).env(IN_OWN_NETWORK, "1");
+    // From there it could not be fetched.
+    again.env("WARMROUTE_ENVOY", std::path::absolute(envoy_binary::path()?)?);
     again.args(["--exact", "compose::the_services_run_as_they_stand", "--nocapture"]);
     let run = tokio::task::spawn_blocking(move || again.output()).await??;
     let said = [run.stdout, run.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
@@ -249,7 +255,7 @@ async fn run_services() -> Result<()> {
     let home = within(&root, envoy["working_dir"].as_str().context("a folder")?);
     let words = command(&envoy);
     ensure!(words[0] == "envoy", "{words:?}");
-    let mut program = Command::new(std::path::absolute(envoy_binary::path()?)?);
+    let mut program = Command::new(envoy_binary::path()?);
     running.push(spawn("envoy", program.args(&words[1..]).current_dir(home))?);
 
     let client = Client::http1("http://127.0.0.1:10000".to_owned())?;

@@ -52,9 +52,15 @@ fn apply_client_traffic(gateway: &mut Generated, policy: &Value) {
         },
     }]);
     manager["request_timeout"] = policy["timeout"]["http"]["requestReceivedTimeout"].clone();
-    let limit = policy["connection"]["bufferLimit"].as_str().and_then(|limit| limit.strip_suffix("Mi"));
-    let limit: u64 = limit.expect("a limit in Mi").parse().unwrap();
-    gateway.listener["per_connection_buffer_limit_bytes"] = json!(limit << 20);
+    let limit = policy["connection"]["bufferLimit"].as_str().expect("a limit");
+    gateway.listener["per_connection_buffer_limit_bytes"] = json!(bytes(limit));
+}
+
+/// A quantity of Kubernetes.
+fn bytes(quantity: &str) -> u64 {
+    let units = [("Ki", 10), ("Mi", 20)];
+    let with_unit = |(unit, shift)| Some(quantity.strip_suffix(unit)?.parse::<u64>().ok()? << shift);
+    units.into_iter().find_map(with_unit).unwrap_or_else(|| panic!("{quantity} is not in Ki or Mi"))
 }
 
 /// `internal/xds/translator/cluster.go` and `route.go` in envoyproxy/gateway.

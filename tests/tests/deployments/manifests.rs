@@ -65,6 +65,18 @@ fn every_manifest_has_the_shape_of_its_kind() {
 }
 
 #[test]
+fn every_manifest_is_in_the_guide() {
+    let guide = fs::read_to_string(workspace::root().join("docs/deploy.md")).unwrap();
+    for (file, _) in all() {
+        let (_, name) = file.split_once('/').unwrap();
+        assert!(
+            guide.contains(&format!("`{name}`")) || guide.contains(&file),
+            "docs/deploy.md has no {file}"
+        );
+    }
+}
+
+#[test]
 fn every_reference_leads_to_something_in_the_same_namespace() {
     for folder in ["istio", "gateway"] {
         let here = format!("{folder}/");

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine as _;
 use serde_json::{Value, json};
 use warmroute_e2e::workspace::{self, ScratchDir};
 use warmroute_e2e::{Answer, Bootstrap, Client, Stack, client, envoy, tokens, wait};
@@ -114,20 +115,12 @@ pub(crate) async fn assert_steers(
         let engine = stack.engines().get(engine).context("no such engine")?;
         let warm = engine.address();
         Client::http1(engine.url())?.complete(&prompt, 1).await?;
-        let list = prompt.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let told = format!("steered worker={warm} ");
-        let by_header =
-            async || client.send(client::completion(&prompt, 1), &[("x-warmroute-tokens", &list)]).await;
-        // The fallback's choice may compute the prompt too; the one that holds it is as good then.
-        let waited = wait::until_ok(DEADLINE, format!("steering to {warm}"), async || {
-            let probe = client.post("/generate").header("x-warmroute-tokens", &list).body("").send().await?;
-            let decision =
-                probe.headers().get("x-warmroute-decision").context("no decision")?.to_str()?.to_owned();
-            ensure!(decision.starts_with(&told), "{decision}");
-            Ok(())
-        });
-        waited.await.with_context(|| stack.envoy.log_tail(20))?;
-        assert_warm(&by_header().await?, &told, &warm.to_string())?;
+        wait_until_told(&client, &prompt, &told).await.with_context(|| stack.envoy.log_tail(20))?;
+        let headers = [("x-warmroute-tokens-base64", header(&prompt))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let by_header = client.send(client::completion(&prompt, 1), &headers).await?;
+        assert_warm(&by_header, &told, &warm.to_string())?;
         let by_body = client.complete(&prompt, 1).await?;
         match mode {
             Mode::Body => assert_warm(&by_body, &told, &warm.to_string())?,
@@ -151,20 +144,34 @@ fn assert_warm(answer: &Answer, told: &str, worker: &str) -> Result<()> {
     Ok(())
 }
 
-/// A body that is longer than a control plane's usual limits, whose prompt is known to its end.
+/// A body that is longer than a control plane's usual limits, and has to be held to its last part: two engines know most
+/// of the prompt, and only one knows all.
 async fn assert_holds_long_bodies(stack: &Stack, client: &Client) -> Result<()> {
-    let engine = stack.engines().first().context("no engine")?;
-    let prompt = tokens(3, 16_384);
-    Client::http1(engine.url())?.complete(&prompt, 1).await?;
-    let told = format!("steered worker={} ", engine.address());
-    wait::until_ok(DEADLINE, "a long prompt to be steered", async || {
-        let answer = client.complete(&prompt, 1).await?;
-        ensure!(answer.status.is_success(), "{answer:?}");
-        let decision = answer.decision().unwrap_or_default();
-        ensure!(decision.starts_with(&told), "{decision}");
-        Ok(())
+    let [most, all, ..] = stack.engines() else { bail!("fewer than two engines") };
+    let prompt = tokens(3, 10_240);
+    Client::http1(most.url())?.complete(&prompt[..8_192], 1).await?;
+    Client::http1(all.url())?.complete(&prompt, 1).await?;
+    let told = format!("steered worker={} ", all.address());
+    wait_until_told(client, &prompt, &told).await?;
+    assert_warm(&client.complete(&prompt, 1).await?, &told, &all.address().to_string())
+}
+
+/// Asks about a prompt, in a header and where it costs an engine nothing, until the decision begins as told.
+async fn wait_until_told(client: &Client, prompt: &[u32], told: &str) -> Result<()> {
+    let list = header(prompt);
+    wait::until_ok(DEADLINE, told, async || {
+        let probe =
+            client.post("/generate").header("x-warmroute-tokens-base64", &list).body("").send().await?;
+        let decision = probe.headers().get("x-warmroute-decision").context("no decision")?.to_str()?;
+        ensure!(decision.starts_with(told), "{decision}");
+        Ok::<_, anyhow::Error>(())
     })
     .await
+}
+
+fn header(prompt: &[u32]) -> String {
+    let bytes: Vec<u8> = prompt.iter().flat_map(|token| token.to_le_bytes()).collect();
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
 /// Requests that are not steered are spread, whatever host their client names.
