@@ -44,8 +44,8 @@ pub(crate) fn of(body: &[u8]) -> Expected {
 }
 
 fn outcome(members: &[(String, Value)]) -> Outcome {
-    let of = |key: &str| members.iter().filter(move |(is, _)| is == key).map(|(_, value)| value);
-    if PROMPT_KEYS.iter().any(|key| of(key).count() > 1) {
+    let of = |key| values_of(members, key);
+    if PROMPT_KEYS.iter().any(|key| of(key).len() > 1) {
         return Err(PromptError::DuplicatePrompt);
     }
     let mut prompts = PROMPT_KEYS.iter().flat_map(|key| of(key)).filter(|value| !value.is_null());
@@ -54,15 +54,20 @@ fn outcome(members: &[(String, Value)]) -> Outcome {
         (Some(value), None) => read_prompt(value)?,
         (None, None) => (PromptKind::Absent, vec![]),
     };
-    if of("prompt_embeds").any(|value| !value.is_null()) {
+    if of("prompt_embeds").iter().any(|value| !value.is_null()) {
         prompt = PromptKind::Embeds;
     }
-    let name = |key: &str| match of(key).last() {
+    let name = |key| match of(key).last() {
         None | Some(Value::Null) => Name::Absent,
         Some(Value::String(name)) if name.len() <= NAME_BYTES => Name::Known(name.clone()),
         Some(_) => Name::Unknown,
     };
     Ok((prompt, tokens, ["model", "cache_salt", "lora_path", "extra_key"].map(name)))
+}
+
+/// All that stand beside a key, in their order.
+fn values_of<'a>(members: &'a [(String, Value)], key: &str) -> Vec<&'a Value> {
+    members.iter().filter(|(is, _)| is == key).map(|(_, value)| value).collect()
 }
 
 fn read_prompt(value: &Value) -> Result<(PromptKind, Vec<u32>), PromptError> {
