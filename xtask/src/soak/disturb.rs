@@ -59,14 +59,16 @@ pub(crate) struct Disturber<'a> {
     counts: BTreeMap<Disturbance, u64>,
 }
 
-const ALL: [Disturbance; 7] = [
-    Disturbance::CollectorKilled,
-    Disturbance::CollectorStopped,
-    Disturbance::CollectorFrozen,
-    Disturbance::EngineKilled,
-    Disturbance::EngineStopped,
-    Disturbance::Observing,
-    Disturbance::OtherDestinations,
+/// How often each is drawn. The collector is started again less often than the rest, so that one of its lives is long
+/// enough to judge its memory.
+const SHARES: [(Disturbance, usize); 7] = [
+    (Disturbance::CollectorKilled, 1),
+    (Disturbance::CollectorStopped, 1),
+    (Disturbance::CollectorFrozen, 2),
+    (Disturbance::EngineKilled, 2),
+    (Disturbance::EngineStopped, 2),
+    (Disturbance::Observing, 2),
+    (Disturbance::OtherDestinations, 2),
 ];
 
 // === impl Disturber ===
@@ -104,7 +106,8 @@ impl<'a> Disturber<'a> {
 
     /// Does one thing that may be done now.
     async fn disturb(&mut self) -> Result<()> {
-        let may: Vec<_> = ALL.into_iter().filter(|what| self.may(*what)).collect();
+        let may = SHARES.into_iter().filter(|(what, _)| self.may(*what));
+        let may: Vec<_> = may.flat_map(|(what, share)| std::iter::repeat_n(what, share)).collect();
         let Some(what) = self.dice.pick(&may).copied() else { return Ok(()) };
         *self.counts.entry(what).or_default() += 1;
         self.tell(what.as_str());
