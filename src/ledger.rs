@@ -1,15 +1,38 @@
-//! What each worker has in hand of the requests that this VM sent.
+//! What each worker has in hand of the proxy's requests.
+//!
+//! A VM keeps the books of the requests that it sent itself, exactly; what the other threads' VMs sent is read from shared
+//! data, and this VM's books are written there, at most once in [`BETWEEN_WRITES_US`].
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use warmroute_routing::choose::Load;
 
+use crate::host::{Host, WriteIf};
+use crate::shared::{LOAD_KEY, LoadBook, LoadRow, ROW_LIFE_US};
+
+/// The books are written at most once in this time, in microseconds: two calls into the host for each request would cost
+/// more than the others gain by knowing a millisecond sooner.
+const BETWEEN_WRITES_US: u64 = 1_000;
+
+/// Attempts at a write that another VM's comes before.
+const ATTEMPTS: u32 = 3;
+
 /// The load by endpoint. An endpoint keeps its place for good: there are as many as the pools have had workers.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    /// This VM's random number.
+    vm: u64,
     places: HashMap<SocketAddr, usize>,
+    /// What this VM has sent.
     loads: Vec<Load>,
+    /// What the others have sent, by the same places.
+    others: Vec<Load>,
+    /// The write that `others` was read from.
+    others_of: Option<u32>,
+    /// This VM's books have changed since they were written.
+    changed: bool,
+    written_at_us: u64,
 }
 
 /// An endpoint's place in the ledger.
@@ -36,22 +59,73 @@ pub struct Work {
 // === impl Ledger ===
 
 impl Ledger {
+    /// The books of the VM of this random number.
+    pub fn new(vm: u64) -> Self {
+        Self { vm, ..Self::default() }
+    }
+
     /// The place of an endpoint; a new endpoint gets one.
     pub fn place(&mut self, address: SocketAddr) -> Place {
-        let loads = &mut self.loads;
+        let (loads, others) = (&mut self.loads, &mut self.others);
         Place(*self.places.entry(address).or_insert_with(|| {
             loads.push(Load::default());
+            others.push(Load::default());
             loads.len() - 1
         }))
     }
 
-    /// What the endpoint has in hand.
+    /// What the endpoint has in hand of this VM's requests, and of all others' that it knows of.
     pub fn load(&self, place: Place) -> Load {
-        self.loads.get(place.0).copied().unwrap_or_default()
+        let part = |loads: &[Load]| loads.get(place.0).copied().unwrap_or_default();
+        sum(part(&self.loads), part(&self.others))
+    }
+
+    /// Reads what the other VMs have in flight.
+    pub fn read_others(&mut self, host: &impl Host, now_us: u64) {
+        let Some(value) = host.shared(LOAD_KEY) else { return };
+        if self.others_of == Some(value.cas) {
+            return;
+        }
+        self.others_of = Some(value.cas);
+        self.others.fill(Load::default());
+        for (address, load) in LoadBook::decode(&value.bytes).others(self.vm, now_us) {
+            let Place(place) = self.place(*address);
+            if let Some(known) = self.others.get_mut(place) {
+                *known = sum(*known, *load);
+            }
+        }
+    }
+
+    /// Writes this VM's books for the others, if they have changed, or are about to be taken for a dead VM's.
+    pub fn write(&mut self, host: &impl Host, now_us: u64) {
+        let age_us = now_us.saturating_sub(self.written_at_us);
+        let is_busy = self.loads.iter().any(|load| *load != Load::default());
+        if !(self.changed && age_us >= BETWEEN_WRITES_US || is_busy && age_us >= ROW_LIFE_US / 3) {
+            return;
+        }
+        let row = LoadRow { vm: self.vm, written_at_us: now_us, loads: self.busy() };
+        for _ in 0..ATTEMPTS {
+            let found = host.shared(LOAD_KEY);
+            let mut book = found.as_ref().map(|value| LoadBook::decode(&value.bytes)).unwrap_or_default();
+            book.put(row.clone());
+            let condition = found.map_or(WriteIf::Absent, |value| WriteIf::Unchanged(value.cas));
+            if host.set_shared(LOAD_KEY, &book.encode(), condition).is_ok() {
+                self.changed = false;
+                self.written_at_us = now_us;
+                return;
+            }
+        }
+    }
+
+    fn busy(&self) -> Vec<(SocketAddr, Load)> {
+        let load = |place: &usize| self.loads.get(*place).copied().unwrap_or_default();
+        let all = self.places.iter().map(|(address, place)| (*address, load(place)));
+        all.filter(|(_, load)| *load != Load::default()).collect()
     }
 
     /// Books a request to an endpoint.
     pub fn book(&mut self, place: Place, work: Work) -> Booking {
+        self.changed = true;
         if let Some(load) = self.loads.get_mut(place.0) {
             load.requests = load.requests.saturating_add(1);
             load.prefill_tokens = load.prefill_tokens.saturating_add(work.prefill_tokens);
@@ -66,11 +140,13 @@ impl Ledger {
         let Some(load) = self.loads.get_mut(booking.place.0).filter(|_| *expected > 0) else { return };
         load.prefill_tokens = load.prefill_tokens.saturating_sub(*expected).saturating_add(prefill_tokens);
         *expected = prefill_tokens;
+        self.changed = true;
     }
 
     /// Takes the prompt's tokens off the books: the first answer is there, so they are computed.
     pub fn prefill_done(&mut self, booking: &mut Booking) {
         let computed = std::mem::take(&mut booking.work.prefill_tokens);
+        self.changed |= computed > 0;
         if let Some(load) = self.loads.get_mut(booking.place.0) {
             load.prefill_tokens = load.prefill_tokens.saturating_sub(computed);
         }
@@ -80,6 +156,7 @@ impl Ledger {
     #[allow(clippy::needless_pass_by_value, reason = "a booking is released once: it is consumed")]
     pub fn release(&mut self, booking: Booking) {
         let Booking { place, work } = booking;
+        self.changed = true;
         if let Some(load) = self.loads.get_mut(place.0) {
             load.requests = load.requests.saturating_sub(1);
             load.prefill_tokens = load.prefill_tokens.saturating_sub(work.prefill_tokens);
@@ -88,9 +165,18 @@ impl Ledger {
     }
 }
 
+fn sum(a: Load, b: Load) -> Load {
+    Load {
+        requests: a.requests.saturating_add(b.requests),
+        prefill_tokens: a.prefill_tokens.saturating_add(b.prefill_tokens),
+        blocks: a.blocks.saturating_add(b.blocks),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::fake::FakeHost;
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], port))
@@ -115,5 +201,77 @@ mod tests {
         ledger.release(first);
         ledger.release(second);
         assert_eq!(ledger.load(a), Load::default());
+    }
+
+    const WORK: Work = Work { prefill_tokens: 100, blocks: 9 };
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn what_one_vm_sends_the_others_know_until_it_is_over() {
+        let host = FakeHost::default();
+        let (mut one, mut two) = (Ledger::new(1), Ledger::new(2));
+        let (at_one, at_two) = (one.place(address(1)), two.place(address(1)));
+        let booking = one.book(at_one, WORK);
+        one.write(&host, SECOND);
+        two.read_others(&host, SECOND);
+        assert_eq!(two.load(at_two), one.load(at_one));
+        let own = two.book(at_two, WORK);
+        assert_eq!(two.load(at_two), Load { requests: 2, prefill_tokens: 200, blocks: 18 });
+        two.release(own);
+
+        one.release(booking);
+        one.write(&host, SECOND + BETWEEN_WRITES_US);
+        two.read_others(&host, 2 * SECOND);
+        assert_eq!(two.load(at_two), Load::default());
+    }
+
+    #[test]
+    fn writes_are_few_but_the_last_state_is_written() {
+        let host = FakeHost::default();
+        let mut ledger = Ledger::new(1);
+        let place = ledger.place(address(1));
+        let writes = |host: &FakeHost| host.shared(LOAD_KEY).map_or(0, |value| value.cas);
+        for now_us in 0..500 {
+            let booking = ledger.book(place, WORK);
+            ledger.write(&host, SECOND + now_us);
+            ledger.release(booking);
+            ledger.write(&host, SECOND + now_us);
+        }
+        assert_eq!(writes(&host), 1);
+        ledger.write(&host, SECOND + BETWEEN_WRITES_US);
+        assert_eq!(LoadBook::decode(&host.shared(LOAD_KEY).unwrap().bytes), LoadBook::default());
+        ledger.write(&host, 60 * SECOND);
+        assert_eq!(writes(&host), 2, "nothing has changed");
+    }
+
+    #[test]
+    fn a_long_request_stays_in_the_books_as_long_as_its_vm_lives() {
+        let host = FakeHost::default();
+        let (mut one, mut two) = (Ledger::new(1), Ledger::new(2));
+        let (at_one, at_two) = (one.place(address(1)), two.place(address(1)));
+        let _long = one.book(at_one, WORK);
+        for now_s in 1..600 {
+            one.write(&host, now_s * SECOND);
+            two.read_others(&host, now_s * SECOND);
+            assert_eq!(two.load(at_two).requests, 1, "after {now_s} s");
+        }
+        // It is gone. Another's write drops its row.
+        let own = two.book(at_two, WORK);
+        two.write(&host, 604 * SECOND);
+        two.release(own);
+        two.write(&host, 605 * SECOND);
+        two.read_others(&host, 605 * SECOND);
+        assert_eq!(two.load(at_two), Load::default());
+    }
+
+    #[test]
+    fn a_write_that_loses_its_race_is_tried_again() {
+        let host = FakeHost::default();
+        let mut ledger = Ledger::new(1);
+        let place = ledger.place(address(1));
+        let _booking = ledger.book(place, WORK);
+        host.lose_next_write();
+        ledger.write(&host, SECOND);
+        assert!(host.shared(LOAD_KEY).is_some());
     }
 }

@@ -15,7 +15,7 @@ use crate::config::{Config, FilterConfig, PublisherConfig, Role};
 use crate::host::CallId;
 use crate::request::Filter;
 
-/// How often held requests are looked after where there is no publisher's tick, in milliseconds.
+/// How often the filter looks after its requests where there is no publisher's tick, in milliseconds.
 const TICK_MS: u64 = 100;
 
 /// A root context. It has nothing until Envoy gives it its configuration.
@@ -46,8 +46,8 @@ impl Root {
         if let Some(publisher) = &config.publisher {
             self.publish(config.pools.iter().map(|pool| pool.name.as_str()), publisher, false);
         }
-        if config.read_body && config.publisher.is_none() {
-            // Held requests are looked after.
+        if config.publisher.is_none() {
+            // Held requests are looked after, and the load is told.
             let _ = hostcalls::set_tick_period(Duration::from_millis(TICK_MS));
         }
         self.filter = Some(Rc::new(RefCell::new(Filter::new(config, &Envoy, random()))));
@@ -102,6 +102,9 @@ impl RootContext for Root {
         self.publishers.tick();
         if let Some(filter) = &self.filter {
             free_overdue(filter, self.id);
+            if let Ok(mut filter) = filter.try_borrow_mut() {
+                filter.tick(&Envoy);
+            }
         }
     }
 

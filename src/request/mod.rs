@@ -135,7 +135,7 @@ impl Filter {
             pools: config.pools.iter().map(pool).collect(),
             no_pool: RequestMetrics::define_without_pool(host),
             config,
-            ledger: Ledger::default(),
+            ledger: Ledger::new(seed),
             failures: Failures::default(),
             waiting: Waiting::default(),
             tie: seed,
@@ -185,6 +185,7 @@ impl Filter {
         let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
         let (index, ledger, failures) = (&mut state.index, &mut self.ledger, &self.failures);
         let rule = &state.rule;
+        ledger.read_others(host, now_us);
         inquiry.advance(&mut Surroundings { host, index, ledger, failures, rule, bounds, now_us }, asked)
     }
 
@@ -204,6 +205,11 @@ impl Filter {
 
     fn steers(&self) -> bool {
         self.config.mode == Mode::Steer
+    }
+
+    /// Tells the other threads what is in flight here: what has changed since the last request, and that this VM lives.
+    pub fn tick(&mut self, host: &impl Host) {
+        self.ledger.write(host, host.now_us());
     }
 
     /// What the endpoint at an address has in hand, for tests and reports.
@@ -346,6 +352,7 @@ impl Exchange {
             });
         }
         filter.metrics(self.pool).count(host, decision, steers, spent_us);
+        filter.ledger.write(host, host.now_us());
         if filter.config.decision_header.is_some() {
             self.decision_text = Some(headers::decision_text(decision, steers));
         }
@@ -378,6 +385,7 @@ impl Exchange {
             let place = filter.ledger.place(address);
             self.booking = Some(filter.ledger.book(place, served.work));
         }
+        filter.ledger.write(host, host.now_us());
     }
 
     /// A part of the response's body is there: the prompt has been computed.

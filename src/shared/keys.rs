@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+/// The key of what all threads have in flight. A pool's name has no slash in it, so no pool's key is this.
+pub const LOAD_KEY: &str = "warmroute/1/load";
+
 /// One of the two sets of page keys: one is read while the other is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySet {

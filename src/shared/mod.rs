@@ -4,6 +4,7 @@
 //! of keys is fixed by the number of pages and never grows with what is stored:
 //!
 //! ```text
+//! warmroute/1/load                 what all threads have in flight, by worker (see `load`)
 //! warmroute/1/<pool>/published     the pool and where its pages are (see `published`)
 //! warmroute/1/<pool>/lease         who publishes (see `lease`)
 //! warmroute/1/<pool>/a/<page>      the pages of one generation, <page> in six hexadecimal digits
@@ -15,8 +16,10 @@
 
 mod keys;
 mod lease;
+mod load;
 mod published;
 
-pub use keys::{KeySet, PoolKeys};
+pub use keys::{KeySet, LOAD_KEY, PoolKeys};
 pub use lease::{Claim, Lease, Seniority};
+pub use load::{LoadBook, LoadRow, ROW_LIFE_US};
 pub use published::{Published, PublishedError};
