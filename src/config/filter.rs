@@ -155,7 +155,22 @@ pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
         publisher: publisher::read_optional(&fields)?,
     };
     check_distinct_headers(&config)?;
+    check_index_age(&config)?;
     Ok(config)
+}
+
+/// Where nothing changes, the collector is heard once in a long poll: an index must not be too old before that.
+fn check_index_age(config: &FilterConfig) -> Result<(), ConfigError> {
+    let Some(publisher) = &config.publisher else { return Ok(()) };
+    if config.max_index_age_ms > publisher.long_poll_ms {
+        return Ok(());
+    }
+    let (age, poll) = (config.max_index_age_ms, publisher.long_poll_ms);
+    Err(ConfigError::at(
+        "max_index_age_ms",
+        format!("is {age}, but must be more than publisher.long_poll_ms, which is {poll}"),
+        "a larger age or a shorter poll",
+    ))
 }
 
 fn mode(fields: &Fields<'_>) -> Result<Mode, ConfigError> {

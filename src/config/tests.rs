@@ -49,7 +49,7 @@ fn the_documented_filter_is_taken() {
           "destination_header": "x-d",
           "decision_header": "x-warmroute-decision",
           "max_destinations": 8,
-          "max_index_age_ms": 5,
+          "max_index_age_ms": 500,
           "max_page_reads": 6,
           "publisher": { "cluster": "c", "authority": "a:1", "long_poll_ms": 100, "tick_ms": 10,
                          "max_answer_bytes": 4096, "lease_ms": 500 }
@@ -71,7 +71,7 @@ fn the_documented_filter_is_taken() {
     assert_eq!(config.max_held_bytes, 1000);
     assert_eq!(config.destination_header, "x-d");
     assert_eq!(config.decision_header.as_deref(), Some("x-warmroute-decision"));
-    assert_eq!((config.max_destinations, config.max_index_age_ms, config.max_page_reads), (8, 5, 6));
+    assert_eq!((config.max_destinations, config.max_index_age_ms, config.max_page_reads), (8, 500, 6));
     let publisher = PublisherConfig {
         cluster: "c".into(),
         authority: "a:1".into(),
@@ -461,6 +461,15 @@ fn the_publishers_numbers_have_ranges() {
             );
         }
     }
+}
+
+#[test]
+fn an_index_may_be_older_than_a_long_poll_lasts() {
+    refuses_field(
+        r#""max_index_age_ms": 3000, "publisher": {"cluster": "c", "long_poll_ms": 3000}"#,
+        "max_index_age_ms: is 3000, but must be more than publisher.long_poll_ms, which is 3000; \
+         write a larger age or a shorter poll",
+    );
 }
 
 #[test]

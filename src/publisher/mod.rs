@@ -29,6 +29,13 @@ const CALL_MARGIN_MS: u64 = 5_000;
 /// The first pause after a failure, in microseconds. It doubles with each further one.
 const FIRST_PAUSE_US: u64 = 100_000;
 
+/// An answer without news that comes sooner than this was not waited for, in microseconds.
+const LEAST_WAIT_US: u64 = 50_000;
+
+/// A generation that takes another's place sooner than this after the last did is one of several collectors', not a
+/// restarted one's, in microseconds.
+const GENERATION_LASTS_US: u64 = 1_000_000;
+
 /// The longest pause after failures, in microseconds: a collector that is back is found this late.
 const LONGEST_PAUSE_US: u64 = 2_000_000;
 
@@ -43,6 +50,12 @@ pub struct Publisher {
     state: State,
     /// Failures in a row.
     failures: u32,
+    /// When the collector was last asked, in microseconds.
+    asked_at_us: u64,
+    /// When the feed's generation last changed, in microseconds.
+    generation_since_us: u64,
+    /// Whether it was told that there seem to be several collectors.
+    told_of_several: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +82,9 @@ impl Publisher {
             config: config.clone(),
             state: State::StandBy,
             failures: 0,
+            asked_at_us: 0,
+            generation_since_us: 0,
+            told_of_several: false,
         }
     }
 
@@ -117,6 +133,7 @@ impl Publisher {
     }
 
     fn ask(&mut self, host: &impl CallHost) {
+        self.asked_at_us = host.now_us();
         let timeout_ms = self.config.long_poll_ms + CALL_MARGIN_MS;
         let request = Request {
             cursor: self.store.cursor,
@@ -131,7 +148,9 @@ impl Publisher {
         };
         match host.get(&call) {
             // The host answers when its time is over; that it never does is not relied upon.
-            Some(id) => self.state = State::Asked(id, host.now_us() + (timeout_ms + CALL_MARGIN_MS) * 1000),
+            Some(id) => {
+                self.state = State::Asked(id, self.asked_at_us + (timeout_ms + CALL_MARGIN_MS) * 1000);
+            }
             None => self.fail(host, &format!("cluster {} is not known to this proxy", self.config.cluster)),
         }
     }
@@ -146,6 +165,7 @@ impl Publisher {
             Ok(answer) => answer,
             Err(error) => return self.fail(host, &error.to_string()),
         };
+        let asked = self.store.cursor;
         match self.store.take_in(host, &answer) {
             Ok(stored) => {
                 self.failures = 0;
@@ -158,11 +178,35 @@ impl Publisher {
                         &format!("pool {}: a full copy of the index is published", self.pool),
                     );
                 }
-                self.ask(host);
+                self.go_on(host, asked);
             }
             Err(StoreError::LeaseOver) => self.stand_by(host),
             Err(StoreError::NotWritten) => self.fail(host, "shared data could not be written"),
+            Err(StoreError::PositionWentBack) => self.fail(host, "the feed's position went back"),
         }
+    }
+
+    /// Asks for what comes next: at once where the answer brought something, else no sooner than the next tick. A server
+    /// that answers without waiting, or several that answer in turn, must not keep this thread busy.
+    fn go_on(&mut self, host: &impl CallHost, asked: Cursor) {
+        let now_us = host.now_us();
+        if self.store.cursor == asked && now_us.saturating_sub(self.asked_at_us) < LEAST_WAIT_US {
+            self.state = State::Due(now_us);
+            return;
+        }
+        let changed = asked != Cursor::START && self.store.cursor.generation != asked.generation;
+        if !changed {
+            return self.ask(host);
+        }
+        let lasted_us = now_us.saturating_sub(std::mem::replace(&mut self.generation_since_us, now_us));
+        if lasted_us >= GENERATION_LASTS_US {
+            return self.ask(host);
+        }
+        if !std::mem::replace(&mut self.told_of_several, true) {
+            let several = "the index's generation changes again and again: does its cluster lead to several collectors?";
+            host.log(Level::Warn, &format!("pool {}: {several}", self.pool));
+        }
+        self.state = State::Due(now_us.saturating_add(GENERATION_LASTS_US));
     }
 
     fn fail(&mut self, host: &impl Host, why: &str) {

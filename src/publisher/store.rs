@@ -50,6 +50,9 @@ pub(super) enum StoreError {
     LeaseOver,
     /// The host refused, or another kept writing.
     NotWritten,
+    /// The feed stands before the published position of its own generation: that one was wrong. The next answer makes a
+    /// full copy.
+    PositionWentBack,
 }
 
 /// The published pool as a writer needs it.
@@ -96,15 +99,17 @@ impl Store {
             // The old pages are overwritten now; those that are not are of another generation and count as absent.
             self.leftover = None;
         }
+        let copying = !self.cursor.is_complete(answer.pool.page_bits) || self.cursor == Cursor::START;
+        if follows.is_some_and(|current| current.position > answer.cursor.position) && !copying {
+            self.cursor = Cursor::START;
+            return Err(StoreError::PositionWentBack);
+        }
         let mut stored = Stored::default();
         for (page, bytes) in &answer.pages {
             stored.pages += u64::from(self.write_page(host, set, page.header(), bytes)?);
         }
         if answer.cursor.is_complete(answer.pool.page_bits) {
-            let is_news = follows.is_none_or(|current| current.position <= answer.cursor.position);
-            if is_news {
-                self.publish(host, value.as_ref(), set, answer)?;
-            }
+            self.publish(host, value.as_ref(), set, answer)?;
             if follows.is_none() {
                 stored.completed_copy = true;
                 self.leftover =

@@ -108,8 +108,55 @@ fn changes_are_written_in_place_and_an_older_version_never_over_a_later_one() {
     let mut publisher = with_copy(&host, 1);
     reply(&mut publisher, &host, &answer(1, 12, 4, &[(0, 12)]));
     assert_eq!(published(&host), Some((KeySet::A, 12, 1, vec![Some(12), None, Some(9), None])));
-    reply(&mut publisher, &host, &answer(1, 11, 4, &[(0, 11), (2, 11)]));
-    assert_eq!(published(&host), Some((KeySet::A, 12, 1, vec![Some(12), None, Some(11), None])));
+    reply(&mut publisher, &host, &answer(1, 13, 4, &[(0, 11), (2, 13)]));
+    assert_eq!(published(&host), Some((KeySet::A, 13, 1, vec![Some(12), None, Some(13), None])));
+}
+
+#[test]
+fn a_position_that_was_wrong_is_mended_by_a_full_copy() {
+    let host = host();
+    let mut publisher = with_copy(&host, 1);
+    reply(&mut publisher, &host, &answer(1, u64::MAX, 4, &[]));
+    let next = |publisher: &mut Publisher| {
+        host.now_us.set(host.now_us.get() + 2 * SECOND);
+        publisher.tick(&host);
+    };
+    reply(&mut publisher, &host, &answer(1, 12, 4, &[(0, 12)]));
+    next(&mut publisher);
+    assert!(last_call(&host).1.contains("generation=0&position=0&page=0"));
+    reply(&mut publisher, &host, &answer(1, 12, 4, &[(0, 12), (2, 9)]));
+    assert_eq!(published(&host), Some((KeySet::A, 12, 1, vec![Some(12), None, Some(9), None])));
+}
+
+#[test]
+fn a_server_that_answers_without_waiting_is_asked_once_a_tick() {
+    let host = host();
+    let mut publisher = with_copy(&host, 1);
+    let before = host.calls.borrow().len();
+    for _ in 0..100 {
+        // Nothing new each time.
+        reply(&mut publisher, &host, &answer(1, 10, 4, &[]));
+        publisher.tick(&host);
+    }
+    assert_eq!(host.calls.borrow().len(), before + 100);
+    reply(&mut publisher, &host, &answer(1, 10, 4, &[]));
+    assert_eq!(host.calls.borrow().len(), before + 100, "only a tick asks again");
+}
+
+#[test]
+fn several_collectors_in_turn_are_told_of_and_do_not_keep_the_thread_busy() {
+    let host = host();
+    let mut publisher = with_copy(&host, 1);
+    let before = host.calls.borrow().len();
+    // Ten seconds of ticks, each answered at once by the other collector.
+    for round in 0..100 {
+        reply(&mut publisher, &host, &answer(2 + round % 2, 5, 2, &[(0, 1)]));
+        host.now_us.set(host.now_us.get() + SECOND / 10);
+        publisher.tick(&host);
+    }
+    let asked = host.calls.borrow().len() - before;
+    assert!((5..=30).contains(&asked), "asked {asked} times");
+    assert_eq!(host.log.borrow().iter().filter(|line| line.contains("several collectors")).count(), 1);
 }
 
 #[test]
