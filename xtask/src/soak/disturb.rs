@@ -2,7 +2,8 @@
 //!
 //! Every 5 to 15 seconds one more thing is disturbed, and each disturbance but one is undone some seconds later, so that
 //! several may overlap. What never overlaps: at most one engine is down at a time (with every engine down nobody would
-//! serve), and a collector that is down is not disturbed again.
+//! serve), and a collector that is down is not disturbed again. In the last third of a run the collector is frozen and not
+//! ended, so that it lives long enough for its memory to be judged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,8 +60,7 @@ pub(crate) struct Disturber<'a> {
     counts: BTreeMap<Disturbance, u64>,
 }
 
-/// How often each is drawn. The collector is started again less often than the rest, so that one of its lives is long
-/// enough to judge its memory.
+/// How often each is drawn.
 const SHARES: [(Disturbance, usize); 7] = [
     (Disturbance::CollectorKilled, 1),
     (Disturbance::CollectorStopped, 1),
@@ -153,16 +153,24 @@ impl<'a> Disturber<'a> {
 
     fn may(&self, what: Disturbance) -> bool {
         let is_pending = |of: fn(Undo) -> bool| self.undos.iter().any(|(_, undo)| of(*undo));
+        let collector_is_well =
+            || !is_pending(|undo| matches!(undo, Undo::StartCollector | Undo::ThawCollector));
         match what {
-            Disturbance::CollectorKilled | Disturbance::CollectorStopped | Disturbance::CollectorFrozen => {
-                !is_pending(|undo| matches!(undo, Undo::StartCollector | Undo::ThawCollector))
+            Disturbance::CollectorKilled | Disturbance::CollectorStopped => {
+                collector_is_well() && !self.is_last_third()
             }
+            Disturbance::CollectorFrozen => collector_is_well(),
             Disturbance::EngineKilled | Disturbance::EngineStopped => {
                 !is_pending(|undo| matches!(undo, Undo::StartEngine(_)))
             }
             Disturbance::Observing => !is_pending(|undo| undo == Undo::Steer),
             Disturbance::OtherDestinations => true,
         }
+    }
+
+    fn is_last_third(&self) -> bool {
+        let Shared { start, end, .. } = self.shared;
+        start.elapsed() > (*end - *start) * 2 / 3
     }
 
     /// An engine that is about to go down. Its name is told first.

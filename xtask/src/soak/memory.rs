@@ -5,7 +5,7 @@
 //!
 //! Envoy's thirds are those of the run. A collector that is started again begins small, so a mean over several lives
 //! would tell when it was killed and not whether it grows: its thirds are those of its longest life, from the tenth
-//! second on (by then the engines' caches are replayed). A life of less than a minute is not judged.
+//! second on (by then the engines' caches are replayed). A series of less than half a minute is not judged.
 
 use std::fs;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::shared::Collector;
 const GROWTH: f64 = 0.05;
 
 /// A shorter series tells nothing.
-const SHORTEST: Duration = Duration::from_secs(60);
+const SHORTEST: Duration = Duration::from_secs(30);
 
 /// Until a collector has its index again.
 const FILLING: Duration = Duration::from_secs(10);

@@ -74,6 +74,7 @@ impl Report {
             "sum": self.sum,
             "failures": self.failures,
             "disturbances": self.disturbances,
+            "retries": self.counted.retries,
             "steered": self.counted.decisions.steered,
             "steered_per_minute": self.watched.steered_per_minute,
             "observed": self.counted.observed,
@@ -107,9 +108,10 @@ impl fmt::Display for Report {
         for (name, count) in &self.disturbances {
             row(out, name, count)?;
         }
-        let Counted { decisions, observed, publisher_answers, publisher_failures, publisher_copies } =
+        let Counted { retries, decisions, observed, publisher_answers, publisher_failures, publisher_copies } =
             &self.counted;
         writeln!(out)?;
+        row(out, "retries", retries)?;
         row(out, "steered", &decisions.steered)?;
         row(out, "steered, by minute", &format!("{:?}", self.watched.steered_per_minute))?;
         row(out, "observed", observed)?;
@@ -139,7 +141,7 @@ fn row(out: &mut fmt::Formatter<'_>, name: &str, value: &impl fmt::Display) -> f
 
 fn memory(out: &mut fmt::Formatter<'_>, name: &str, thirds: Option<Thirds>) -> fmt::Result {
     let Some(thirds) = thirds else {
-        return row(out, name, &"not judged: less than a minute without a disturbance of it");
+        return row(out, name, &"not judged: the run is too short");
     };
     let Thirds { length, second_mib, last_mib } = &thirds;
     let growth = thirds.growth() * 100.0;

@@ -106,7 +106,8 @@ impl Request {
         let mut request = Self { body: Value::Null, content_type: "application/json", tokens: None };
         request.body = match kind {
             Kind::Turn => completion(prompt, answer),
-            Kind::StreamedTurn => streamed(completion(prompt, answer * 4)),
+            // Long enough to be met by the end of its engine now and then.
+            Kind::StreamedTurn => streamed(completion(prompt, answer * 20)),
             Kind::Text => {
                 let text = "the same words again, ".repeat(1 + dice.within(0..12) as usize);
                 json!({ "model": "sim", "prompt": text, "max_tokens": answer })

@@ -26,8 +26,10 @@ pub(crate) struct Watched {
     pub(crate) steered_per_minute: Vec<u64>,
 }
 
-/// What the plugin counts.
+/// What the plugin and Envoy count.
 pub(crate) struct Counted {
+    /// Second and third attempts, on another engine.
+    pub(crate) retries: u64,
     pub(crate) decisions: Decisions,
     pub(crate) observed: u64,
     pub(crate) publisher_answers: u64,
@@ -90,6 +92,7 @@ impl Counted {
         let samples = Samples::parse(&page.text().await?)?;
         let sum = |name: &str, labels: &[(&str, &str)]| samples.sum(name, labels) as u64;
         Ok(Self {
+            retries: sum("envoy_cluster_upstream_rq_retry", &[("envoy_cluster_name", "workers")]),
             decisions: Decisions::of(&samples),
             observed: sum("warmroute_requests_total", &[("outcome", "observed")]),
             publisher_answers: sum("warmroute_publisher_answers_total", &[]),
