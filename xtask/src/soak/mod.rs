@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use tokio::time::Instant;
 use warmroute_e2e::{Client, Stack, envoy_binary, wait};
@@ -105,7 +105,8 @@ async fn soak(options: &Options) -> Result<()> {
 
     let start = Instant::now();
     let shared = Arc::new(Shared::new(start, start + Duration::from_secs_f64(options.minutes * 60.0)));
-    let (disturbances, watched) = disturbed(&mut stack, &shared, &admin, options.rate, seed).await?;
+    let run = disturbed(&mut stack, &shared, &admin, options.rate, seed).await;
+    let (disturbances, watched) = run.map_err(|error| anyhow!("{error:#}\n{}", stack.envoy.log_tail(10)))?;
 
     let held = requests_left(&stack).await?;
     let log = stack.envoy.log();
