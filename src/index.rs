@@ -12,6 +12,9 @@ use crate::host::Host;
 use crate::ledger::{Ledger, Place};
 use crate::shared::{KeySet, PoolKeys, Published};
 
+/// What was read less long ago than this need not be read again to know how to hash a prompt, in microseconds.
+const JUST_NOW_US: u64 = 100_000;
+
 /// A pool's published state, decoded once for each change.
 #[derive(Debug)]
 pub struct IndexReader {
@@ -19,8 +22,8 @@ pub struct IndexReader {
     /// The bytes that `pool` was decoded from.
     pool_bytes: Vec<u8>,
     pool: Option<Rc<PoolView>>,
-    /// When the collector was last heard, by the value that was read last.
-    heard_at_us: u64,
+    /// When the published value was last read, in microseconds since 1970.
+    read_at_us: u64,
 }
 
 /// A pool, and its workers' places in the ledger.
@@ -55,11 +58,11 @@ pub struct SharedPages<'a, H> {
 impl IndexReader {
     /// A reader of the pool of this name.
     pub fn new(pool: &str) -> Self {
-        Self { keys: PoolKeys::new(pool), pool_bytes: Vec::new(), pool: None, heard_at_us: 0 }
+        Self { keys: PoolKeys::new(pool), pool_bytes: Vec::new(), pool: None, read_at_us: 0 }
     }
 
-    /// The pool that a body is worth waiting for: by what was read last, there is an index and it is not too old. Reads
-    /// shared data only if not.
+    /// The pool that a body is worth waiting for. Reads shared data only if that was not done just now: how a prompt is to
+    /// be hashed changes seldom, and is looked at again before a decision.
     ///
     /// # Errors
     ///
@@ -72,7 +75,7 @@ impl IndexReader {
         max_age_us: u64,
     ) -> Result<Rc<PoolView>, Reason> {
         if let Some(view) =
-            self.pool.as_ref().filter(|_| now_us.saturating_sub(self.heard_at_us) <= max_age_us)
+            self.pool.as_ref().filter(|_| now_us.saturating_sub(self.read_at_us) < JUST_NOW_US)
         {
             return Ok(Rc::clone(view));
         }
@@ -94,11 +97,11 @@ impl IndexReader {
         let value = host.shared(self.keys.published()).ok_or(Reason::NoIndex)?;
         let published = Published::decode(&value.bytes).map_err(|_| Reason::NoIndex)?;
         let view = self.view(&published, ledger).ok_or(Reason::NoIndex)?;
-        self.heard_at_us = published.heard_at_us;
         let age_us = now_us.saturating_sub(published.heard_at_us);
         if age_us > max_age_us {
             return Err(Reason::StaleIndex);
         }
+        self.read_at_us = now_us;
         Ok(Snapshot { view, set: published.set, age_us })
     }
 
@@ -204,6 +207,17 @@ mod tests {
         assert_eq!(reader.ready(&host, &mut ledger, MAX_AGE + 6, MAX_AGE).unwrap_err(), Reason::StaleIndex);
         publish(&host, MAX_AGE);
         assert!(reader.ready(&host, &mut ledger, MAX_AGE + 6, MAX_AGE).is_ok());
+    }
+
+    #[test]
+    fn a_change_of_the_pool_is_seen_without_a_decision() {
+        let (host, mut ledger, mut reader) = (FakeHost::default(), Ledger::default(), IndexReader::new("p"));
+        publish(&host, 5);
+        assert!(!reader.ready(&host, &mut ledger, 10, MAX_AGE).unwrap().pool.namespaced);
+        let pool = Pool { namespaced: true, ..pool() }.encode();
+        let published = Published { set: KeySet::B, position: 2, heard_at_us: 6, pool: &pool };
+        host.put("warmroute/1/p/published", &published.encode());
+        assert!(reader.ready(&host, &mut ledger, 10 + JUST_NOW_US, MAX_AGE).unwrap().pool.namespaced);
     }
 
     #[test]
