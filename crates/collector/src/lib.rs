@@ -6,6 +6,7 @@
 //!
 //! * [`wire`] reads what engines send, one module for each format.
 //! * [`engine`] listens to one rank of one engine, and sees to it that each batch is applied once and in order.
+//! * [`health`] asks each worker whether it serves.
 //! * [`pool`] owns the index over the caches of the workers that serve the same model.
 //! * [`feed`] answers the publishers in the Envoys.
 //! * [`server`] puts it behind HTTP, with health and [`metrics`]; [`config`] says what there is.
@@ -15,6 +16,7 @@
 pub mod config;
 pub mod engine;
 pub mod feed;
+pub mod health;
 pub mod metrics;
 pub mod pool;
 pub mod replay;

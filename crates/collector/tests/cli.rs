@@ -104,3 +104,81 @@ fn an_address_that_is_taken_is_named() {
     assert!(!output.status.success());
     assert!(String::from_utf8(output.stderr).unwrap().contains(&format!("cannot listen on {address}")));
 }
+
+/// A running collector, killed at the end of the test.
+struct Running {
+    child: Child,
+    address: String,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Running {
+    fn start(config: &ConfigFile) -> Self {
+        let mut child = command(config).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let address = address_of(&mut child);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { child, address, runtime }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let url = format!("http://{}{path}", self.address);
+        self.runtime.block_on(async { reqwest::get(url).await.unwrap().text().await.unwrap() })
+    }
+
+    /// Waits until the metrics have a line.
+    fn has(&self, line: &str) {
+        for _ in 0..400 {
+            if self.get("/metrics").lines().any(|other| other == line) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(25));
+        }
+        panic!("never: {line}\n{}", self.get("/metrics"));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn takes_over_a_configuration_that_changes_and_keeps_the_old_one_where_it_is_invalid() {
+    let config = ConfigFile::new("watched", CONFIG);
+    let collector = Running::start(&config);
+    let known =
+        |pool: &str, workers: u32| format!("warmroute_collector_workers_known{{pool=\"{pool}\"}} {workers}");
+    collector.has(&known("llama", 1));
+
+    // The file is looked at each second.
+    let worker = |port: u16| format!("{{address: '127.0.0.1:{port}', events: 'tcp://127.0.0.1:1'}}");
+    let two = CONFIG.replace("workers: [", &format!("workers: [{}, ", worker(8002)));
+    std::fs::write(&config.0, &two).unwrap();
+    collector.has(&known("llama", 2));
+    assert!(collector.get("/readyz").contains("\"ready\":true"));
+
+    std::fs::write(&config.0, two.replace("block_size: 16", "block_size: x")).unwrap();
+    collector.has("warmroute_collector_config_loads_total{result=\"invalid\"} 1");
+    collector.has("warmroute_collector_config_valid 0");
+    collector.has(&known("llama", 2));
+
+    // Another worker, another pool; the first worker is gone, and with it what its gauges said.
+    let other = format!("  - {{name: other, block_size: 32, workers: [{}]}}\n", worker(8003));
+    std::fs::write(&config.0, format!("{}{other}", two.replace("127.0.0.1:8001", "127.0.0.1:8009"))).unwrap();
+    let pid = collector.child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
+    collector.has(&known("other", 1));
+    collector.has(&known("llama", 2));
+    collector.has("warmroute_collector_config_valid 1");
+    let metrics = collector.get("/metrics");
+    let connected = |port: u16| format!("worker_connected{{pool=\"llama\",worker=\"127.0.0.1:{port}\"");
+    assert!(!metrics.contains(&connected(8001)) && metrics.contains(&connected(8009)), "{metrics}");
+
+    // A pool whose shape changes begins anew; one that is gone is not found.
+    std::fs::write(&config.0, CONFIG.replace("block_size: 16", "block_size: 8")).unwrap();
+    collector.has(&known("llama", 1));
+    assert_eq!(collector.get("/v1/pools/other/feed"), "no pool is named `other`\n");
+    assert!(!collector.get("/metrics").contains("workers_known{pool=\"other\"}"));
+}

@@ -16,8 +16,9 @@ use support::mirror::Mirror;
 use support::proxy::Proxy;
 use support::{Collector, eventually};
 use tokio::sync::mpsc;
-use warmroute_collector::engine::{News, Source, Subscriber, Update};
+use warmroute_collector::engine::{News, Source, Stream, Subscriber, Update};
 use warmroute_collector::metrics::Metrics;
+use warmroute_collector::wire::Engine;
 use warmroute_routing::pool::WorkerState;
 
 const A: &str = "10.0.0.1:8000";
@@ -261,7 +262,8 @@ async fn a_connection_that_is_dead_without_a_word_is_made_anew() {
     let mut engine = FakeEngine::start(Replays::WithTopic).await;
     let proxy = Proxy::start(&engine.events).await;
     let source = Source {
-        events: proxy.endpoint.parse().unwrap(),
+        engine: Engine::Vllm,
+        events: Stream::Dial(proxy.endpoint.parse().unwrap()),
         replay: Some(engine.replay.parse().unwrap()),
         replay_timeout: std::time::Duration::from_secs(5),
         silence: std::time::Duration::from_millis(100),
@@ -294,4 +296,78 @@ async fn next(inbox: &mut mpsc::Receiver<Update>, is_it: impl Fn(&News) -> bool)
             return;
         }
     }
+}
+
+/// A store whose blocks have another size than the pool's 2 tokens.
+fn stored_by_threes(hash: u64) -> Value {
+    json!({"type": "BlockStored", "block_hashes": [hash], "parent_block_hash": null, "token_ids": [1, 1, 2],
+        "block_size": 3, "lora_id": null, "medium": "GPU", "lora_name": null})
+}
+
+#[tokio::test]
+async fn blocks_of_another_size_are_told_of_and_not_indexed() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let (collector, mut mirror) = collector_of(&mut engine, true).await;
+    engine.publish(batch(&[stored_by_threes(70)])).await;
+    collector.metric_becomes("worker_refused", "reason=\"block_size\"", 1.0).await;
+    let (_, readiness) = collector.get("/readyz").await;
+    assert!(readiness.contains("its blocks have 3 tokens, `block_size` says 2"), "{readiness}");
+    assert_eq!(mirror.depth(A, &[1, 1, 2, 2]).await, 0);
+    // An engine that has blocks of both sizes is indexed by those that fit: what does not is left out.
+    engine.publish(batch(&[stored(None, &[1]), stored_by_threes(71)])).await;
+    depth_becomes(&mut mirror, &[1, 2], 1).await;
+    collector.metric_becomes("worker_refused", "", 0.0).await;
+    collector.metric_becomes("bad_events_total", "reason=\"block_size\"", 2.0).await;
+    collector.stop().await;
+}
+
+#[tokio::test]
+async fn placeholders_of_an_offload_tier_are_copies_of_blocks_that_are_known() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let (collector, mut mirror) = collector_of(&mut engine, true).await;
+    let offloaded = |hash: u64| {
+        json!({"type": "BlockStored", "block_hashes": [hash], "parent_block_hash": null, "token_ids": [],
+            "block_size": 0, "lora_id": null, "medium": "CPU", "lora_name": null})
+    };
+    engine.publish(batch(&[stored(None, &[1, 2]), offloaded(2), offloaded(3), offloaded(99)])).await;
+    depth_becomes(&mut mirror, &[1, 2], 2).await;
+    // Gone from the accelerator, still there in the host's memory; what was never known stays unknown.
+    engine.publish(batch(&[removed(&[2, 1])])).await;
+    collector.metric_becomes("event_blocks_total", "outcome=\"removed\"", 2.0).await;
+    assert_eq!(mirror.depth(A, &tokens(&[1, 2])).await, 2);
+    assert_eq!(collector.metric("event_blocks_total", "outcome=\"skipped\"").await, 1.0);
+    engine.publish(batch(&[json!({"type": "BlockRemoved", "block_hashes": [3], "medium": "CPU"})])).await;
+    depth_becomes(&mut mirror, &[1, 2], 1).await;
+    assert_eq!(collector.metric("worker_refused", "").await, 0.0);
+    collector.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_taken_out_is_forgotten_and_one_that_stays_notices_nothing() {
+    let mut a = FakeEngine::start(Replays::WithTopic).await;
+    let mut b = FakeEngine::start(Replays::WithTopic).await;
+    let workers = [a.worker(A, true), b.worker(B, true)];
+    let collector = Collector::start(&workers, "").await;
+    eventually("ready", async || collector.get("/readyz").await.0 == 200).await;
+    let mut mirror = Mirror::new(&collector);
+    a.publish(batch(&[stored(None, &[1, 2])])).await;
+    b.publish(batch(&[stored(None, &[1])])).await;
+    eventually("both", async || {
+        (mirror.depth(A, &tokens(&[1, 2])).await, mirror.depth(B, &tokens(&[1, 2])).await) == (2, 1)
+    })
+    .await;
+    collector.reload(&workers[1..], "").await;
+    mirror.catch_up().await;
+    assert_eq!(mirror.state(A), None);
+    assert_eq!((mirror.depth(A, &tokens(&[1])).await, mirror.depth(B, &tokens(&[1])).await), (0, 1));
+    a.publish(batch(&[stored(None, &[7])])).await;
+    b.publish(batch(&[stored(Some(1), &[2])])).await;
+    eventually("one", async || mirror.depth(B, &tokens(&[1, 2])).await == 2).await;
+    assert_eq!(mirror.depth(A, &tokens(&[7])).await, 0);
+    assert_eq!(collector.metric("replays_total", &format!("worker=\"{B}\"")).await, 1.0);
+    // It comes back, and its events are replayed.
+    collector.reload(&workers, "").await;
+    depth_becomes(&mut mirror, &[1, 2], 2).await;
+    assert_eq!(mirror.depth(A, &tokens(&[7])).await, 1);
+    collector.stop().await;
 }

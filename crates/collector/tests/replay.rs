@@ -66,7 +66,8 @@ fn reads_every_recording_without_a_complaint() {
         "sglang_frames",
         "sglang_radix_events",
     ] {
-        let output = replay(&[&data(name)]);
+        let engine = if name.starts_with("sglang") { "sglang" } else { "vllm" };
+        let output = replay(&["--engine", engine, &data(name)]);
         let summary = summary(&output);
         assert_eq!(
             (&summary["undecodable_frames"], &summary["bad_events"]),
@@ -140,4 +141,48 @@ fn answers_by_worker_rank_and_tier_and_counts_what_was_odd() {
     assert_eq!(lines(&output.stdout), expected);
     let counts = json!({"frames": 6, "events": 7, "undecodable_frames": 2, "bad_events": 1, "resets": 1});
     assert_eq!(summary(&output), counts);
+}
+
+/// Each prompt's depth in the full-attention group after each request of a hybrid model: the sliding-window group's
+/// stores (of only some of the tokens) and removals (of the same hashes) leave it alone.
+#[test]
+fn only_the_full_attention_group_of_a_hybrid_model_counts() {
+    let recording = lines(&std::fs::read(data("vllm_0.32_sliding_window_bytes")).unwrap());
+    let prompts: Vec<_> = recording
+        .iter()
+        .filter(|line| line["kind"] == "request" && line["tag"] != "A again")
+        .map(|line| line["body"]["prompt"].clone())
+        .collect();
+    let mut text = String::new();
+    for line in recording {
+        text += &format!("{line}\n");
+        if line["kind"] == "response" {
+            for prompt in &prompts {
+                text += &format!("{}\n", json!({"kind": "query", "n": line["tag"], "tokens": prompt}));
+            }
+        }
+    }
+    let path = std::env::temp_dir().join(format!("warmroute-hybrid-{}.jsonl", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let output = replay(&[path.to_str().unwrap()]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(summary(&output)["bad_events"], 0);
+    let answers = lines(&output.stdout);
+    let depth = |answer: &Value| answer["blocks"][0]["blocks"].as_u64().unwrap_or(0);
+    let depths: Vec<Vec<u64>> =
+        answers.chunks(prompts.len()).map(|answers| answers.iter().map(depth).collect()).collect();
+    // Prompts: A, B (which shares 6 blocks with A and was computed anew), J0 to J4.
+    assert_eq!(
+        depths,
+        [
+            [9, 6, 0, 0, 0, 0, 0],
+            [9, 6, 0, 0, 0, 0, 0],
+            [9, 9, 0, 0, 0, 0, 0],
+            [6, 9, 9, 0, 0, 0, 0],
+            [6, 8, 9, 9, 0, 0, 0],
+            [0, 0, 8, 9, 9, 0, 0],
+            [0, 0, 0, 8, 9, 9, 0],
+            [0, 0, 0, 0, 8, 9, 9],
+        ]
+    );
 }

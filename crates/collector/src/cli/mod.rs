@@ -3,6 +3,7 @@
 mod logging;
 mod replay;
 mod run;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use warmroute_collector::replay::{Options, replay};
+use warmroute_collector::wire::Engine;
 
 /// Feeds recorded frames through decoding and index.
 ///
@@ -18,13 +19,16 @@ pub(super) struct Arguments {
     /// Tokens in a block [default: learnt from each worker's first store].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65536))]
     block_size: Option<u32>,
+    /// What the recorded workers ran: vllm, sglang, trtllm or llmd-sim.
+    #[arg(long, default_value_t)]
+    engine: Engine,
 }
 
 /// Runs it.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let name = arguments.file.display();
     let input = open(&arguments.file).with_context(|| format!("cannot read {name}"))?;
-    let options = Options { block_size: arguments.block_size };
+    let options = Options { block_size: arguments.block_size, engine: arguments.engine };
     let summary =
         replay(input, BufWriter::new(stdout().lock()), options).with_context(|| format!("{name}"))?;
     eprintln!("{}", serde_json::to_string(&summary)?);

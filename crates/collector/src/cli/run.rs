@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
-use warmroute_collector::config::Config;
 use warmroute_collector::server::Server;
 
 use super::logging::{self, LogFormat};
+use super::watch::Watch;
 
 /// Listens to the engines of a configuration and serves its pools.
 ///
-/// Once it serves, its address is printed on stdout as one JSON line. SIGTERM and SIGINT stop it.
+/// Once it serves, its address is printed on stdout as one JSON line. SIGTERM and SIGINT stop it. The
+/// configuration is read again where it changes, and at SIGHUP.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The configuration, a YAML file.
@@ -31,7 +32,7 @@ pub(super) struct Arguments {
 
 /// Runs it.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let config = Config::load(&arguments.config)
+    let watch = Watch::start(&arguments.config)
         .with_context(|| format!("configuration {}", arguments.config.display()))?;
     if arguments.check {
         println!("configuration ok");
@@ -39,14 +40,16 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     logging::start(arguments.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(&config))?;
+    runtime.block_on(serve(watch))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(config: &Config) -> anyhow::Result<()> {
+async fn serve(watch: Watch) -> anyhow::Result<()> {
     // Before the address is told: whoever knows it may stop the process.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let hangup = signal(SignalKind::hangup())?;
+    let config = watch.config();
     let server =
         Server::start(config).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     tell(server.address()?)?;
@@ -56,7 +59,12 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
         }
     };
-    server.serve(stop).await?;
+    let reloader = server.reloader();
+    // The watch ends with whatever ends first.
+    tokio::select! {
+        result = server.serve(stop) => result?,
+        () = watch.run(reloader, hangup) => {}
+    }
     info!("stopped");
     Ok(())
 }

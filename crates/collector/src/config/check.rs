@@ -1,13 +1,14 @@
 //! Values that cannot be.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::raw::{RawConfig, RawPool, RawWorker};
-use super::{Config, ConfigError, Endpoint, PoolConfig, WorkerConfig};
+use super::{Config, ConfigError, Endpoint, Events, PoolConfig, WorkerConfig};
+use crate::wire::Engine;
 
 const MAX_NAME_LEN: usize = 63;
 /// A longer name would be cut in the published pool, and mean another model then.
@@ -31,7 +32,25 @@ pub(super) fn config(raw: RawConfig) -> Result<Config, ConfigError> {
         }
         pools.push(pool(&path, raw)?);
     }
+    doors(&pools)?;
     Ok(Config { listen, ready_timeout, pools })
+}
+
+/// A port that engines dial belongs to one pool: a message says its worker, not its pool.
+fn doors(pools: &[PoolConfig]) -> Result<(), ConfigError> {
+    let mut owners = HashMap::new();
+    for (i, pool) in pools.iter().enumerate() {
+        for (j, worker) in pool.workers.iter().enumerate() {
+            let Events::Bind(endpoint) = &worker.events else { continue };
+            for port in endpoint.port()..endpoint.port().saturating_add(worker.ranks) {
+                if *owners.entry(port).or_insert(i) != i {
+                    let message = format!("workers of another pool dial port {port} too");
+                    return Err(refused(format!("pools[{i}].workers[{j}].events"), message));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
@@ -50,18 +69,23 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     if raw.base_models.len() > 1000 {
         return Err(refused(field("base_models"), "name at most 1000 models"));
     }
+    let engine: Engine =
+        raw.engine.parse().map_err(|error| refused(field("engine"), format!("`{}`: {error}", raw.engine)))?;
     let block_size = number(field("block_size"), raw.block_size, 1..=65_536)? as u32;
     let expected_blocks = number(field("expected_blocks"), raw.expected_blocks, 1..=1 << 28)? as u32;
     let max_orphans = number(field("max_orphans"), raw.max_orphans, 0..=1 << 24)? as usize;
     let replay_timeout = millis(field("replay_timeout_ms"), raw.replay_timeout_ms, 1..=600_000)?;
+    let health_interval = millis(field("health_interval_ms"), raw.health_interval_ms, 0..=3_600_000)?;
     Ok(PoolConfig {
         workers: workers(&field("workers"), raw.workers)?,
         name: raw.name,
+        engine,
         block_size,
         base_models: raw.base_models,
         expected_blocks,
         max_orphans,
         replay_timeout,
+        health_interval: (!health_interval.is_zero()).then_some(health_interval),
     })
 }
 
@@ -94,9 +118,9 @@ fn worker(path: &str, raw: &RawWorker) -> Result<WorkerConfig, ConfigError> {
     if address.port() == 0 || address.ip().is_unspecified() {
         return Err(refused(field("address"), "write the `ip:port` that Envoy sends requests to"));
     }
-    let events = endpoint(field("events"), &raw.events, ranks)?;
+    let events = events(field("events"), &raw.events, ranks)?;
     let replay = raw.replay.as_ref().map(|text| endpoint(field("replay"), text, ranks)).transpose()?;
-    if let Some(replay) = &replay
+    if let (Some(replay), Events::Dial(events)) = (&replay, &events)
         && replay.host() == events.host()
         && replay.port().abs_diff(events.port()) < ranks
     {
@@ -107,6 +131,13 @@ fn worker(path: &str, raw: &RawWorker) -> Result<WorkerConfig, ConfigError> {
         return Err(refused(field("replay"), message));
     }
     Ok(WorkerConfig { address, events, replay, ranks })
+}
+
+fn events(field: String, text: &str, ranks: u16) -> Result<Events, ConfigError> {
+    match text.strip_prefix("bind ") {
+        Some(text) => endpoint(field, text.trim_start(), ranks).map(Events::Bind),
+        None => endpoint(field, text, ranks).map(Events::Dial),
+    }
 }
 
 fn endpoint(field: String, text: &str, ranks: u16) -> Result<Endpoint, ConfigError> {

@@ -11,6 +11,15 @@ pub struct Endpoint {
     port: u16,
 }
 
+/// Where an engine's live events come from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Events {
+    /// The engine listens here, and the collector dials.
+    Dial(Endpoint),
+    /// The collector listens here, and the engine dials. Several engines may share it.
+    Bind(Endpoint),
+}
+
 /// A text that is no [`Endpoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -55,6 +64,34 @@ impl FromStr for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tcp://{}:{}", self.host, self.port)
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    /// The endpoint of rank 0.
+    pub fn endpoint(&self) -> &Endpoint {
+        match self {
+            Self::Dial(endpoint) | Self::Bind(endpoint) => endpoint,
+        }
+    }
+
+    /// Those of a rank: each has the next port. `None` past the last port.
+    pub fn of_rank(&self, rank: u16) -> Option<Self> {
+        Some(match self {
+            Self::Dial(endpoint) => Self::Dial(endpoint.of_rank(rank)?),
+            Self::Bind(endpoint) => Self::Bind(endpoint.of_rank(rank)?),
+        })
+    }
+}
+
+impl fmt::Display for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dial(endpoint) => endpoint.fmt(f),
+            Self::Bind(endpoint) => write!(f, "bind {endpoint}"),
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-pub use self::endpoint::{Endpoint, EndpointError};
+pub use self::endpoint::{Endpoint, EndpointError, Events};
+use crate::wire::Engine;
 
 /// What the collector does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Config {
 pub struct PoolConfig {
     /// Its name in the feed's path.
     pub name: String,
+    /// What its workers run.
+    pub engine: Engine,
     /// Tokens in a block.
     pub block_size: u32,
     /// Model names that mean the base model.
@@ -41,6 +44,8 @@ pub struct PoolConfig {
     pub max_orphans: usize,
     /// How long a replay may take.
     pub replay_timeout: Duration,
+    /// The pause between two health checks of a worker; none: there are none.
+    pub health_interval: Option<Duration>,
     /// The workers, with different addresses.
     pub workers: Vec<WorkerConfig>,
 }
@@ -51,7 +56,7 @@ pub struct WorkerConfig {
     /// The endpoint, as Envoy knows it.
     pub address: SocketAddr,
     /// Where rank 0 publishes its events.
-    pub events: Endpoint,
+    pub events: Events,
     /// Where rank 0 replays them, if it does.
     pub replay: Option<Endpoint>,
     /// How many ranks there are.

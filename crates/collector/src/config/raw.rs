@@ -21,6 +21,8 @@ pub(super) struct RawConfig {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPool {
     pub(super) name: String,
+    #[serde(default = "defaults::engine")]
+    pub(super) engine: String,
     pub(super) block_size: u64,
     #[serde(default)]
     pub(super) base_models: Vec<String>,
@@ -30,6 +32,8 @@ pub(super) struct RawPool {
     pub(super) max_orphans: u64,
     #[serde(default = "defaults::replay_timeout_ms")]
     pub(super) replay_timeout_ms: u64,
+    #[serde(default = "defaults::health_interval_ms")]
+    pub(super) health_interval_ms: u64,
     pub(super) workers: Vec<RawWorker>,
 }
 
@@ -53,6 +57,10 @@ mod defaults {
         10_000
     }
 
+    pub(super) fn engine() -> String {
+        "vllm".to_owned()
+    }
+
     pub(super) fn expected_blocks() -> u64 {
         65_536
     }
@@ -63,6 +71,10 @@ mod defaults {
 
     pub(super) fn replay_timeout_ms() -> u64 {
         5_000
+    }
+
+    pub(super) fn health_interval_ms() -> u64 {
+        2_000
     }
 
     pub(super) fn data_parallel_size() -> u64 {

@@ -4,6 +4,7 @@ const DOCUMENTED: &str = "
 listen: 127.0.0.1:9400        # feed, health, metrics
 pools:
   - name: llama
+    engine: vllm              # vllm, sglang, trtllm or llmd-sim
     block_size: 16            # tokens in a block, as the engines have it
     base_models: [sim]        # model names that mean the base model; any other name is a LoRA adapter
     workers:
@@ -33,6 +34,7 @@ fn reads_the_documented_example() {
         ("llama", 16, 65_536, 65_536)
     );
     assert_eq!(pool.replay_timeout, Duration::from_secs(5));
+    assert_eq!((pool.engine, pool.health_interval), (Engine::Vllm, Some(Duration::from_secs(2))));
     assert_eq!(pool.base_models, ["sim"]);
     let worker = &pool.workers[0];
     assert_eq!((worker.address.to_string(), worker.ranks), ("127.0.0.1:8001".into(), 1));
@@ -74,6 +76,14 @@ fn a_value_that_cannot_be_is_named_and_told_what_to_write() {
         ("name: llama", "name: Llama", "pools[0].name", "a-z"),
         ("block_size: 16", "block_size: 0", "pools[0].block_size", "1 to 65536"),
         ("block_size: 16", "block_size: 65537", "pools[0].block_size", "1 to 65536"),
+        ("engine: vllm", "engine: vLLM", "pools[0].engine", "`vllm`"),
+        ("tcp://127.0.0.1:5557", "bind tcp://*:5557", "pools[0].workers[0].events", "tcp://host:port"),
+        (
+            "block_size: 16",
+            "block_size: 16\n    health_interval_ms: 9999999",
+            "pools[0].health_interval_ms",
+            "3600000",
+        ),
         ("base_models: [sim]", "base_models: ['']", "pools[0].base_models[0]", "name"),
         ("127.0.0.1:8001", "localhost:8001", "pools[0].workers[0].address", "ip:port"),
         ("127.0.0.1:8001", "0.0.0.0:8001", "pools[0].workers[0].address", "Envoy"),
@@ -92,6 +102,20 @@ fn a_value_that_cannot_be_is_named_and_told_what_to_write() {
         assert!(message.starts_with(&format!("{field}: ")) && message.contains(advice), "{message}");
     }
     assert!(refusal("pools: []").starts_with("pools: "));
+}
+
+#[test]
+fn engines_dial_a_port_that_belongs_to_one_pool() {
+    let worker = |port: u16| format!("{{address: '1.1.1.1:{port}', events: 'bind tcp://0.0.0.0:5557'}}");
+    let pool = |name: &str, workers: &str| {
+        format!("  - {{name: {name}, engine: llmd-sim, block_size: 1, workers: [{workers}]}}\n")
+    };
+    let one = format!("pools:\n{}", pool("a", &format!("{}, {}", worker(1), worker(2))));
+    let config = Config::parse(&one).unwrap();
+    assert_eq!(config.pools[0].engine, Engine::LlmdSim);
+    assert_eq!(config.pools[0].workers[1].events.to_string(), "bind tcp://0.0.0.0:5557");
+    let two = format!("{one}{}", pool("b", &worker(1)));
+    assert!(refusal(&two).starts_with("pools[1].workers[0].events: "), "{}", refusal(&two));
 }
 
 #[test]

@@ -6,11 +6,12 @@
 //! DEALER socket --replayed batches+
 //! ```
 //!
-//! A subscriber (`subscriber`) owns the sockets of one rank (`socket`, `replay`) and keeps them alive for ever. The rules
-//! of order are in `sequence`, free of sockets. The way to the pool is a bounded channel: a pool that cannot keep
+//! A subscriber (`subscriber`) owns the sockets of one rank (`socket`, `replay`) and keeps them alive for ever. Engines
+//! that dial come in through a door (`door`), which several may share. The rules of order are in `sequence`, free of sockets. The way to the pool is a bounded channel: a pool that cannot keep
 //! up slows the sockets down, and the engine's own queue takes the rest.
 
 mod backoff;
+mod door;
 mod replay;
 mod sequence;
 mod socket;
@@ -20,9 +21,11 @@ use std::time::Duration;
 
 use warmroute_index::event::Event;
 
+pub use self::door::{Doors, Guest};
 pub use self::sequence::{GapOutcome, ReplayOutcome, ResetCause};
 pub use self::subscriber::Subscriber;
 use crate::config::Endpoint;
+use crate::wire::{Engine, Unsupported};
 
 /// A payload of more bytes is not read. A batch of a full step of a large engine has some hundred kilobytes.
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
@@ -32,10 +35,12 @@ pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 pub const SILENCE: Duration = Duration::from_secs(10);
 
 /// Where one rank of an engine speaks.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Source {
+    /// What it runs.
+    pub engine: Engine,
     /// Its live events.
-    pub events: Endpoint,
+    pub events: Stream,
     /// Its replay, if it has one.
     pub replay: Option<Endpoint>,
     /// How long a replay may take.
@@ -44,11 +49,20 @@ pub struct Source {
     pub silence: Duration,
 }
 
+/// Where live events come from.
+#[derive(Debug)]
+pub enum Stream {
+    /// An endpoint that is dialled.
+    Dial(Endpoint),
+    /// A door that the engine comes in by.
+    Door(Guest),
+}
+
 /// What a subscriber tells its pool.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// The worker's place in the pool's list.
-    pub worker: usize,
+    /// The worker's place in the pool. No other worker ever has it.
+    pub worker: u64,
     /// What is new.
     pub news: News,
 }
@@ -62,6 +76,21 @@ pub enum News {
     Reset(ResetCause),
     /// The connection to it stands, or is lost.
     Connected(bool),
+    /// It answers its health checks, or does not.
+    Healthy(bool),
+    /// It cannot be indexed.
+    Unsupported(Unsupported),
     /// All that can be known of it now is known: it has been replayed, cannot be, or cannot be reached.
     Settled,
+}
+
+// === impl Stream ===
+
+impl std::fmt::Display for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dial(endpoint) => endpoint.fmt(f),
+            Self::Door(guest) => write!(f, "bind {}", guest.endpoint()),
+        }
+    }
 }

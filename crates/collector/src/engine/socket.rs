@@ -22,8 +22,8 @@ pub(super) struct EventSocket {
 /// What a subscription brings.
 #[derive(Debug)]
 pub(super) enum Received {
-    /// A batch.
-    Batch(Frame),
+    /// A batch, and its topic.
+    Batch { frame: Frame, topic: Bytes },
     /// A message that is none of ours.
     Undecodable,
     /// The connection is lost.
@@ -35,6 +35,15 @@ type Monitor = futures_channel::mpsc::Receiver<SocketEvent>;
 // === impl EventSocket ===
 
 impl EventSocket {
+    /// Listens for engines that dial, and subscribes to every topic of theirs.
+    pub(super) async fn bind(endpoint: &Endpoint) -> Result<Self, ZmqError> {
+        let mut socket = SubSocket::new();
+        let monitor = socket.monitor();
+        socket.subscribe("").await?;
+        socket.bind(&endpoint.to_string()).await?;
+        Ok(Self { socket, monitor })
+    }
+
     /// Connects and subscribes to every topic.
     ///
     /// The crate would reconnect by itself, but up to 30 s late and without telling; here a lost connection ends the
@@ -55,7 +64,7 @@ impl EventSocket {
             tokio::select! {
                 biased;
                 message = self.socket.recv() => return match message {
-                    Ok(message) => read(&message),
+                    Ok(message) => read(message),
                     Err(_) => Received::Lost,
                 },
                 event = self.monitor.recv() => match event {
@@ -67,9 +76,29 @@ impl EventSocket {
     }
 }
 
-fn read(message: &ZmqMessage) -> Received {
-    match parse(message) {
-        Some(Some(frame)) => Received::Batch(frame),
+impl EventSocket {
+    /// Waits for what comes next to a socket that was bound; none where it has failed. A peer that is lost does not end it.
+    pub(super) async fn receive_any(&mut self) -> Option<Received> {
+        loop {
+            tokio::select! {
+                biased;
+                message = self.socket.recv() => return message.ok().map(read),
+                event = self.monitor.recv() => match event {
+                    Ok(SocketEvent::Disconnected(_)) => return Some(Received::Lost),
+                    Ok(SocketEvent::Closed) | Err(_) => return None,
+                    Ok(_) => {}
+                },
+            }
+        }
+    }
+}
+
+fn read(message: ZmqMessage) -> Received {
+    match parse(&message) {
+        Some(Some(frame)) => {
+            let topic = (message.len() > 2).then(|| message.into_vec().swap_remove(0));
+            Received::Batch { frame, topic: topic.unwrap_or_default() }
+        }
         // An end marker has no place in the live stream.
         Some(None) | None => Received::Undecodable,
     }

@@ -8,19 +8,32 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::backoff::Backoff;
+use super::door::{Guest, Visit};
 use super::replay::{Replay, Reply};
-use super::sequence::{Sequence, Step};
+use super::sequence::{Frame, Sequence, Step};
 use super::socket::{EventSocket, Received};
-use super::{News, Source, Update};
+use super::{News, Source, Stream, Update};
+use crate::config::Endpoint;
 use crate::metrics::WorkerMetrics;
 use crate::wire::Adapter;
 
 /// Listens to one rank for ever.
 #[derive(Debug)]
 pub struct Subscriber {
-    worker: usize,
+    stream: Stream,
+    listener: Listener,
+}
+
+/// All of a subscriber but its live stream.
+#[derive(Debug)]
+struct Listener {
+    worker: u64,
     name: String,
-    source: Source,
+    /// The live stream's name.
+    events: String,
+    replay_endpoint: Option<Endpoint>,
+    replay_timeout: Duration,
+    silence: Duration,
     updates: mpsc::Sender<Update>,
     metrics: WorkerMetrics,
     adapter: Adapter,
@@ -34,6 +47,21 @@ pub struct Subscriber {
     replays_work: bool,
     /// A replay that checks whether the silence is the engine's.
     probing: bool,
+}
+
+/// A live stream that is known to bring something.
+enum Live<'a> {
+    Dialled(EventSocket),
+    Came(&'a mut Guest),
+}
+
+/// What a live stream brings.
+enum Brought {
+    Batch(Frame),
+    Undecodable,
+    /// An engine behind the same door is gone: it may have been this one.
+    Doubt,
+    Lost,
 }
 
 /// The pool is gone: there is nobody to listen for.
@@ -53,61 +81,102 @@ enum Lost {
 impl Subscriber {
     /// A subscriber for the worker at the place `worker` in the pool, called `name` in logs.
     pub fn new(
-        worker: usize,
+        worker: u64,
         name: String,
         source: Source,
         updates: mpsc::Sender<Update>,
         metrics: WorkerMetrics,
     ) -> Self {
-        let sequence = Sequence::new(source.replay.is_some());
-        Self {
+        let listener = Listener {
             worker,
             name,
-            source,
+            events: source.events.to_string(),
+            sequence: Sequence::new(source.replay.is_some(), source.engine.first_seq()),
+            replay_endpoint: source.replay,
+            replay_timeout: source.replay_timeout,
+            silence: source.silence,
             updates,
             metrics,
-            adapter: Adapter::vllm(),
-            sequence,
+            adapter: Adapter::new(source.engine),
             replay: None,
             retry_at: None,
             replay_pauses: Backoff::new(Duration::from_millis(500), Duration::from_secs(60)),
             settled: false,
             replays_work: false,
             probing: false,
-        }
+        };
+        Self { stream: source.events, listener }
     }
 
     /// Listens until the pool is gone.
     pub async fn run(mut self) {
         // The pool that is gone is the only way out.
-        let Err(PoolGone) = self.listen_for_ever().await;
+        let Err(PoolGone) = self.listener.listen_for_ever(&mut self.stream).await;
     }
+}
 
-    async fn listen_for_ever(&mut self) -> Result<std::convert::Infallible, PoolGone> {
+// === impl Live ===
+
+impl Live<'_> {
+    /// Waits for what comes next. Nothing is lost where the future is dropped early.
+    async fn receive(&mut self) -> Brought {
+        match self {
+            Self::Dialled(socket) => match socket.receive().await {
+                Received::Batch { frame, .. } => Brought::Batch(frame),
+                Received::Undecodable => Brought::Undecodable,
+                Received::Lost => Brought::Lost,
+            },
+            Self::Came(guest) => match guest.receive().await {
+                Visit::Batch(frame) => Brought::Batch(frame),
+                Visit::Doubt => Brought::Doubt,
+            },
+        }
+    }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    async fn listen_for_ever(&mut self, stream: &mut Stream) -> Result<std::convert::Infallible, PoolGone> {
         loop {
-            let mut socket = self.connect().await?;
-            info!(worker = %self.name, events = %self.source.events, "connected to the engine's events");
+            let mut live = self.connect(stream).await?;
+            info!(worker = %self.name, events = %self.events, "connected to the engine's events");
             self.metrics.connected(true);
             self.tell(News::Connected(true)).await?;
             self.feed(Sequence::connected).await?;
             if !self.sequence.is_replaying() {
                 self.settle().await?;
             }
-            let lost = self.listen(&mut socket).await?;
-            warn!(worker = %self.name, events = %self.source.events, ?lost, "lost the connection to the engine's events");
+            let lost = self.listen(&mut live).await?;
+            warn!(worker = %self.name, events = %self.events, ?lost, "lost the connection to the engine's events");
             self.metrics.connected(false);
             self.tell(News::Connected(false)).await?;
         }
     }
 
-    async fn connect(&mut self) -> Result<EventSocket, PoolGone> {
+    async fn connect<'a>(&mut self, stream: &'a mut Stream) -> Result<Live<'a>, PoolGone> {
+        match stream {
+            Stream::Dial(endpoint) => self.dial(endpoint).await.map(Live::Dialled),
+            Stream::Door(guest) => {
+                // Nobody knows when an engine will dial: it cannot be waited for.
+                self.settle().await?;
+                tokio::select! {
+                    () = guest.arrived() => {}
+                    () = self.updates.closed() => return Err(PoolGone),
+                }
+                Ok(Live::Came(guest))
+            }
+        }
+    }
+
+    async fn dial(&mut self, endpoint: &Endpoint) -> Result<EventSocket, PoolGone> {
         let mut pauses = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let mut complained = false;
         loop {
-            match EventSocket::connect(&self.source.events).await {
+            match EventSocket::connect(endpoint).await {
                 Ok(socket) => return Ok(socket),
                 Err(error) if !complained => {
-                    warn!(worker = %self.name, events = %self.source.events, %error, "cannot reach the engine's events; trying on");
+                    warn!(worker = %self.name, events = %self.events, %error, "cannot reach the engine's events; trying on");
                     complained = true;
                 }
                 Err(error) => debug!(worker = %self.name, %error, "cannot reach the engine's events"),
@@ -121,22 +190,23 @@ impl Subscriber {
     }
 
     /// Takes in what comes until the connection is lost.
-    async fn listen(&mut self, socket: &mut EventSocket) -> Result<Lost, PoolGone> {
+    async fn listen(&mut self, live: &mut Live<'_>) -> Result<Lost, PoolGone> {
         self.replays_work = false;
         self.probing = false;
-        let mut silent_at = Instant::now() + self.source.silence;
+        let mut silent_at = Instant::now() + self.silence;
         loop {
             tokio::select! {
-                received = socket.receive() => {
-                    silent_at = Instant::now() + self.source.silence;
+                brought = live.receive() => {
+                    silent_at = Instant::now() + self.silence;
                     self.probing = false;
-                    match received {
-                        Received::Batch(frame) => {
+                    match brought {
+                        Brought::Batch(frame) => {
                             self.metrics.frame();
                             self.feed(|sequence, steps| sequence.live(frame, steps)).await?;
                         }
-                        Received::Undecodable => self.undecodable("a live message"),
-                        Received::Lost => return Ok(Lost::Closed),
+                        Brought::Undecodable => self.undecodable("a live message"),
+                        Brought::Doubt => self.feed(Sequence::connected).await?,
+                        Brought::Lost => return Ok(Lost::Closed),
                     }
                 }
                 reply = next_reply(&mut self.replay) => {
@@ -149,7 +219,7 @@ impl Subscriber {
                     self.feed(Sequence::retry).await?;
                 }
                 () = sleep_until(silent_at) => {
-                    silent_at = Instant::now() + self.source.silence;
+                    silent_at = Instant::now() + self.silence;
                     if !self.sequence.is_replaying() {
                         self.feed(Sequence::probe).await?;
                         self.probing = self.sequence.is_replaying();
@@ -205,9 +275,9 @@ impl Subscriber {
                     self.tell(News::Reset(cause)).await?;
                 }
                 Step::Replay { from } => {
-                    let Some(endpoint) = self.source.replay.clone() else { continue };
+                    let Some(endpoint) = self.replay_endpoint.clone() else { continue };
                     debug!(worker = %self.name, replay = %endpoint, from, "asking for a replay");
-                    self.replay = Some(Replay::start(endpoint, from, self.source.replay_timeout));
+                    self.replay = Some(Replay::start(endpoint, from, self.replay_timeout));
                 }
                 Step::Gap(outcome) => self.metrics.gap(outcome),
                 Step::Replayed(outcome) => self.metrics.replay(outcome),
@@ -221,6 +291,9 @@ impl Subscriber {
         match self.adapter.decode(payload) {
             Ok(batch) => {
                 self.metrics.batch(&batch);
+                if let Some(unsupported) = batch.unsupported {
+                    return self.tell(News::Unsupported(unsupported)).await;
+                }
                 for bad in &batch.bad {
                     debug!(worker = %self.name, error = %bad, "an event was left out");
                 }

@@ -8,6 +8,12 @@ pub(super) struct PoolLabels {
     pub(super) pool: String,
 }
 
+/// How something ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ResultLabels {
+    pub(super) result: &'static str,
+}
+
 /// A pool, and how something ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PoolResultLabels {

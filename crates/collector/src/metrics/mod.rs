@@ -1,5 +1,6 @@
 //! What the collector counts, for Prometheus. Every name begins with `warmroute_collector_`.
 
+mod config;
 mod labels;
 mod pool;
 mod worker;
@@ -7,16 +8,19 @@ mod worker;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
+use self::config::ConfigMetrics;
 use self::pool::PoolFamilies;
 use self::worker::WorkerFamilies;
 
 pub use self::pool::PoolMetrics;
 pub use self::worker::WorkerMetrics;
+use crate::server::Load;
 
 /// All metrics of one collector.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    config: ConfigMetrics,
     pools: PoolFamilies,
     workers: WorkerFamilies,
 }
@@ -27,9 +31,15 @@ impl Metrics {
     /// Metrics that count nothing yet.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("warmroute_collector");
+        let config = ConfigMetrics::register(&mut registry);
         let pools = PoolFamilies::register(&mut registry);
         let workers = WorkerFamilies::register(&mut registry);
-        Self { registry, pools, workers }
+        Self { registry, config, pools, workers }
+    }
+
+    /// The configuration has been read again.
+    pub fn config_load(&self, load: Load) {
+        self.config.load(load);
     }
 
     /// The metrics of a pool.

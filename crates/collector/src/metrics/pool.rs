@@ -113,6 +113,27 @@ impl PoolMetrics {
         }
     }
 
+    /// The pool is gone: what says how it is now is taken back. What was counted of it stays.
+    pub fn leave(&self) {
+        let all = &self.families;
+        for family in [
+            &all.blocks,
+            &all.holdings,
+            &all.unpublished,
+            &all.orphans,
+            &all.names,
+            &all.retired_slots,
+            &all.pages,
+            &all.version,
+            &all.queue_length,
+            &all.workers_known,
+            &all.workers_up,
+            &all.ready,
+        ] {
+            family.remove(&self.labels);
+        }
+    }
+
     /// A new generation began.
     pub fn generation(&self) {
         self.families.generations.get_or_create(&self.labels).inc();

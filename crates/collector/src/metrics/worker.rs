@@ -14,6 +14,7 @@ use warmroute_index::{Applied, EventError};
 
 use super::labels::{EventLabels, OutcomeLabels, ReasonLabels, WorkerLabels};
 use crate::engine::{GapOutcome, ReplayOutcome, ResetCause};
+use crate::pool::Refusal;
 use crate::wire::Batch;
 
 /// The metrics of all workers.
@@ -29,6 +30,9 @@ pub(super) struct WorkerFamilies {
     replays: Family<OutcomeLabels, Counter>,
     resets: Family<ReasonLabels, Counter>,
     connected: Family<WorkerLabels, Gauge>,
+    refused: Family<ReasonLabels, Gauge>,
+    health_checks: Family<OutcomeLabels, Counter>,
+    healthy: Family<WorkerLabels, Gauge>,
     last_event_age: Family<WorkerLabels, Gauge<f64, AtomicU64>>,
 }
 
@@ -91,6 +95,17 @@ impl WorkerFamilies {
             "Whether the connection to the engine's events stands",
             all.connected.clone(),
         );
+        registry.register("health_checks", "Health checks, by outcome", all.health_checks.clone());
+        registry.register(
+            "worker_healthy",
+            "Whether the worker answers its health checks; absent before that is known",
+            all.healthy.clone(),
+        );
+        registry.register(
+            "worker_refused",
+            "Whether nothing of the worker is indexed, by reason",
+            all.refused.clone(),
+        );
         registry.register_with_unit(
             "last_event_age",
             "Time since the engine's last message; absent before the first",
@@ -105,6 +120,9 @@ impl WorkerFamilies {
         // Series that are there from the start: their absence would look like health.
         drop(self.undecodable.get_or_create(&labels));
         drop(self.connected.get_or_create(&labels));
+        for reason in Refusal::REASONS {
+            drop(self.refused.get_or_create(&ReasonLabels { worker: labels.clone(), reason }));
+        }
         let frames = self.frames.get_or_create_owned(&labels);
         let last_event = LastEvent { epoch: Instant::now(), millis: AtomicI64::new(-1) };
         WorkerMetrics { families: self.clone(), labels, frames, last_event: Arc::new(last_event) }
@@ -189,6 +207,35 @@ impl WorkerMetrics {
     /// The connection stands, or is lost.
     pub fn connected(&self, connected: bool) {
         self.families.connected.get_or_create(&self.labels).set(i64::from(connected));
+    }
+
+    /// It has answered a health check well, or not.
+    pub fn health_check(&self, is_well: bool) {
+        let outcome = if is_well { "ok" } else { "failed" };
+        self.families.health_checks.get_or_create(&self.outcome(outcome)).inc();
+    }
+
+    /// It is healthy now, or no longer.
+    pub fn healthy(&self, healthy: bool) {
+        self.families.healthy.get_or_create(&self.labels).set(i64::from(healthy));
+    }
+
+    /// Nothing of it is indexed, for this reason, or no longer so.
+    pub fn refused(&self, refusal: Option<Refusal>) {
+        for reason in Refusal::REASONS {
+            let is_so = refusal.is_some_and(|refusal| refusal.as_str() == reason);
+            self.families.refused.get_or_create(&self.reason(reason)).set(i64::from(is_so));
+        }
+    }
+
+    /// It is gone: what says how it is now is taken back. What was counted of it stays.
+    pub fn leave(&self) {
+        self.families.connected.remove(&self.labels);
+        self.families.healthy.remove(&self.labels);
+        self.families.last_event_age.remove(&self.labels);
+        for reason in Refusal::REASONS {
+            self.families.refused.remove(&self.reason(reason));
+        }
     }
 
     /// Brings the ages up to now.

@@ -3,22 +3,25 @@
 //! One task (`owner`) holds a pool's index. Subscribers send it updates, the feed and the metrics ask it; both ways are
 //! bounded. Everyone else sees a [`View`]: how far the index is, and whether the pool is ready.
 
+mod crew;
 mod generations;
 mod owner;
+mod refusal;
 mod roster;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
 use warmroute_index::Stats;
 use warmroute_routing::feed::Request;
 use warmroute_routing::page::Generation;
 
+use self::crew::Crew;
+pub use self::crew::Tasks;
 use self::owner::{Ask, Owner};
-use crate::config::PoolConfig;
-use crate::engine::{SILENCE, Source, Subscriber};
+pub use self::refusal::Refusal;
+use crate::config::{PoolConfig, WorkerConfig};
 use crate::feed::Answer;
 use crate::metrics::{Metrics, PoolMetrics, WorkerMetrics};
 
@@ -30,11 +33,12 @@ const ASKS: usize = 64;
 /// A pool, as everyone but its owner knows it.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    name: Arc<str>,
+    /// Its configuration, without the workers.
+    config: Arc<PoolConfig>,
     view: watch::Receiver<View>,
     asks: mpsc::Sender<Ask>,
     metrics: PoolMetrics,
-    workers: Arc<[WorkerMetrics]>,
+    crew: Arc<Mutex<Crew>>,
 }
 
 /// How far a pool is.
@@ -50,6 +54,8 @@ pub struct View {
     pub ready: bool,
     /// The workers of which it is not yet known what they hold.
     pub missing: Arc<[String]>,
+    /// The workers of which nothing is indexed, and why.
+    pub refused: Arc<[(String, Refusal)]>,
 }
 
 /// A pool in numbers.
@@ -78,44 +84,57 @@ pub struct PoolEnded;
 
 impl Pool {
     /// Starts a pool: its owner, and a subscriber for each rank of each worker. They run as `tasks`.
-    pub fn start(
-        config: &PoolConfig,
-        ready_timeout: Duration,
-        metrics: &Metrics,
-        tasks: &mut JoinSet<()>,
-    ) -> Self {
+    pub fn start(config: &PoolConfig, ready_timeout: Duration, metrics: &Metrics, tasks: &Tasks) -> Self {
         let (updates, inbox) = mpsc::channel(UPDATES);
         let (asks, asked) = mpsc::channel(ASKS);
-        let ranks =
-            || config.workers.iter().flat_map(|worker| (0..worker.ranks).map(move |rank| (worker, rank)));
-        let workers: Arc<[_]> = ranks()
-            .map(|(worker, rank)| metrics.worker(&config.name, &worker.address.to_string(), rank))
-            .collect();
+        let mut crew = Crew::new(config, updates, tasks.clone());
+        let mut change = crew.change(&config.workers, metrics);
         let pool_metrics = metrics.pool(&config.name);
-        let owner =
-            Owner::new(config, ready_timeout, inbox, asked, pool_metrics.clone(), Arc::clone(&workers));
-        let pool = Self {
-            name: Arc::from(&*config.name),
-            view: owner.view(),
+        let joining = std::mem::take(&mut change.joining);
+        let owner = Owner::new(config, ready_timeout, inbox, asked, pool_metrics.clone(), joining);
+        let view = owner.view();
+        tasks.spawn(owner.run());
+        crew.start(&change);
+        Self {
+            config: Arc::new(PoolConfig { workers: Vec::new(), ..config.clone() }),
+            view,
             asks,
             metrics: pool_metrics,
-            workers: Arc::clone(&workers),
-        };
-        tasks.spawn(owner.run());
-        for (place, ((worker, rank), metrics)) in ranks().zip(workers.iter()).enumerate() {
-            // The configuration has been checked: every rank has a port.
-            let Some(events) = worker.events.of_rank(rank) else { continue };
-            let replay = worker.replay.as_ref().and_then(|replay| replay.of_rank(rank));
-            let source = Source { events, replay, replay_timeout: config.replay_timeout, silence: SILENCE };
-            let name = format!("{}/{}/{rank}", config.name, worker.address);
-            tasks.spawn(Subscriber::new(place, name, source, updates.clone(), metrics.clone()).run());
+            crew: Arc::new(Mutex::new(crew)),
         }
-        pool
+    }
+
+    /// Whether a configuration differs from this pool's at most in its workers, so that it can go on.
+    pub fn fits(&self, config: &PoolConfig) -> bool {
+        *self.config == PoolConfig { workers: Vec::new(), ..config.clone() }
+    }
+
+    /// Takes over a configuration's workers. Those that stay notice nothing.
+    ///
+    /// # Errors
+    ///
+    /// The collector stops.
+    pub async fn change_workers(&self, workers: &[WorkerConfig], metrics: &Metrics) -> Result<(), PoolEnded> {
+        let mut change = self.crew().change(workers, metrics);
+        let (leaving, joining) = (std::mem::take(&mut change.leaving), std::mem::take(&mut change.joining));
+        self.ask(|done| Ask::Change { leaving, joining, done }).await?;
+        self.crew().start(&change);
+        Ok(())
+    }
+
+    /// Stops listening to its workers. The pool ends once nobody asks it any more.
+    pub fn stop(&self) {
+        self.crew().stop();
+        self.metrics.leave();
+    }
+
+    fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.config.name
     }
 
     /// How far it is, now and from now on.
@@ -145,7 +164,7 @@ impl Pool {
     pub async fn refresh_metrics(&self) -> Result<(), PoolEnded> {
         let stats = self.ask(Ask::Stats).await?;
         self.metrics.refresh(&stats);
-        self.workers.iter().for_each(WorkerMetrics::refresh);
+        self.crew().metrics().for_each(WorkerMetrics::refresh);
         Ok(())
     }
 

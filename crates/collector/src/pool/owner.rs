@@ -7,18 +7,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use warmroute_index::event::Event;
-use warmroute_index::{EventError, Index, Options};
+use warmroute_index::{EventError, Index, IndexError, Options, WorkerIdentity};
 use warmroute_routing::feed::Request;
 use warmroute_routing::page::PageBits;
 use warmroute_routing::pool::Pool as PublishedPool;
 
+use super::crew::Joining;
 use super::generations::Generations;
 use super::roster::Roster;
-use super::{PoolStats, View};
+use super::{PoolStats, Refusal, View};
 use crate::config::PoolConfig;
 use crate::engine::{News, Update};
 use crate::feed::{self, Answer};
-use crate::metrics::{PoolMetrics, WorkerMetrics};
+use crate::metrics::PoolMetrics;
+use crate::wire::{Engine, Unsupported};
 
 /// Updates that are applied before questions are looked at again.
 const UPDATES_AT_ONCE: usize = 64;
@@ -32,6 +34,8 @@ const BLOCKS_A_PAGE: u32 = 10;
 pub(super) enum Ask {
     /// What a publisher should have next.
     Feed(Request, oneshot::Sender<Answer>),
+    /// Workers have left, and others come.
+    Change { leaving: Vec<u64>, joining: Vec<Joining>, done: oneshot::Sender<()> },
     /// How large everything is.
     Stats(oneshot::Sender<PoolStats>),
 }
@@ -40,6 +44,7 @@ pub(super) enum Ask {
 #[derive(Debug)]
 pub(super) struct Owner {
     name: String,
+    engine: Engine,
     base_models: Vec<String>,
     index: Index,
     roster: Roster,
@@ -48,7 +53,6 @@ pub(super) struct Owner {
     asked: mpsc::Receiver<Ask>,
     view: watch::Sender<View>,
     metrics: PoolMetrics,
-    workers: Arc<[WorkerMetrics]>,
     ready: bool,
     ready_at: Instant,
     /// The workers that have not settled.
@@ -66,7 +70,7 @@ impl Owner {
         inbox: mpsc::Receiver<Update>,
         asked: mpsc::Receiver<Ask>,
         metrics: PoolMetrics,
-        workers: Arc<[WorkerMetrics]>,
+        joining: Vec<Joining>,
     ) -> Self {
         let mut generations = Generations::default();
         let options = Options {
@@ -74,32 +78,35 @@ impl Owner {
             page_bits: first_page_bits(config.expected_blocks),
             max_orphans: config.max_orphans,
         };
-        let mut index = Index::new(options, generations.next());
-        let roster = Roster::new(config, &mut index);
-        let missing = roster.missing();
+        let index = Index::new(options, generations.next());
+        let missing = Arc::default();
         let view = View {
             generation: index.generation(),
             pages: index.page_bits().page_count(),
             version: index.version(),
             ready: false,
             missing: Arc::clone(&missing),
+            refused: Arc::default(),
         };
-        Self {
+        let mut owner = Self {
             name: config.name.clone(),
+            engine: config.engine,
             base_models: config.base_models.clone(),
             index,
-            roster,
+            roster: Roster::default(),
             generations,
             inbox,
             asked,
             view: watch::Sender::new(view),
             metrics,
-            workers,
             ready: false,
             ready_at: Instant::now() + ready_timeout,
             missing,
             purging: false,
-        }
+        };
+        owner.join(joining);
+        owner.missing = owner.roster.missing();
+        owner
     }
 
     pub(super) fn view(&self) -> watch::Receiver<View> {
@@ -138,43 +145,102 @@ impl Owner {
     }
 
     fn apply(&mut self, update: Update) {
-        let Some(id) = self.roster.get(update.worker).map(|row| row.id) else { return };
+        // What comes of a worker that has left is nobody's.
+        let Some(row) = self.roster.get_mut(update.worker) else { return };
         match update.news {
             News::Events(events) => {
                 for event in &events {
-                    let result = self.index.apply(id, event);
-                    if let Some(metrics) = self.workers.get(update.worker) {
-                        metrics.event(event, &result);
-                    }
-                    if let Err(error) = result {
-                        self.complain(update.worker, &error);
-                    }
-                    self.purging |= matches!(event, Event::Cleared);
+                    self.apply_event(update.worker, event);
                 }
             }
             News::Reset(_) => {
-                self.index.reset_worker(id);
+                row.reset();
+                self.index.reset_worker(row.id);
                 self.purging = true;
             }
             News::Connected(connected) => {
-                if self.roster.connected(update.worker, connected) {
+                if row.note(|row| row.connected = Some(connected)) {
                     self.index.touch();
                 }
             }
+            News::Healthy(healthy) => {
+                if row.note(|row| row.healthy = Some(healthy)) {
+                    self.index.touch();
+                }
+            }
+            News::Unsupported(unsupported) => self.refuse(update.worker, unsupported),
             News::Settled => {
-                self.roster.settled(update.worker);
+                row.settle();
                 self.missing = self.roster.missing();
             }
         }
     }
 
-    /// Tells of an event that was refused; loudly once for each worker, since all of its events may be so.
-    fn complain(&mut self, place: usize, error: &EventError) {
-        let worker = self.roster.name(place);
-        if self.roster.first_complaint(place) {
-            warn!(pool = %self.name, worker, %error, "an event was refused; is the pool's block size the engine's?");
-        } else {
-            debug!(pool = %self.name, worker, %error, "an event was refused");
+    fn apply_event(&mut self, place: u64, event: &Event) {
+        let Some(row) = self.roster.get_mut(place) else { return };
+        if matches!(row.refusal, Some(Refusal::Unsupported(_))) {
+            return;
+        }
+        let result = self.index.apply(row.id, event);
+        row.metrics.event(event, &result);
+        self.purging |= matches!(event, Event::Cleared);
+        match result {
+            Ok(applied) if applied.renamed > 0 && self.engine.names_are_chained() => {
+                self.refuse(place, Unsupported::UnchainedHashes);
+            }
+            Ok(_) => {
+                if matches!(event, Event::Stored(stored) if !stored.tokens.is_empty()) {
+                    row.fits();
+                }
+            }
+            Err(EventError::BlockSize { expected, actual }) if row.does_not_fit(expected, actual) => {
+                warn!(
+                    pool = %self.name, worker = row.name(), expected, actual,
+                    "the engine's blocks are of another size than the pool's: none of them is indexed"
+                );
+            }
+            Err(error) if row.first_complaint() => {
+                warn!(pool = %self.name, worker = row.name(), %error, "an event was refused");
+            }
+            Err(error) => debug!(pool = %self.name, worker = row.name(), %error, "an event was refused"),
+        }
+    }
+
+    /// Nothing of a worker is indexed until it starts anew.
+    fn refuse(&mut self, place: u64, unsupported: Unsupported) {
+        let Some(row) = self.roster.get_mut(place) else { return };
+        if row.refuse(Some(Refusal::Unsupported(unsupported))) {
+            warn!(pool = %self.name, worker = row.name(), %unsupported, "the worker is not indexed");
+            self.index.reset_worker(row.id);
+            self.purging = true;
+        }
+    }
+
+    /// Takes in workers. Where the generation has no slot left for them, a new one begins.
+    fn join(&mut self, joining: Vec<Joining>) {
+        for rank in joining {
+            let identity =
+                || WorkerIdentity { address: rank.address.to_string(), rank: u32::from(rank.rank) };
+            let mut id = self.index.add_worker(identity());
+            if id == Err(IndexError::SlotsExhausted) {
+                self.begin_generation(self.index.page_bits());
+                id = self.index.add_worker(identity());
+            }
+            match id {
+                Ok(id) => self.roster.join(rank, id),
+                Err(error) => warn!(pool = %self.name, worker = ?identity(), %error, "a worker is left out"),
+            }
+        }
+    }
+
+    /// Forgets workers.
+    fn leave(&mut self, leaving: &[u64]) {
+        for place in leaving {
+            if let Some(row) = self.roster.leave(*place) {
+                self.index.remove_worker(row.id);
+                row.metrics.leave();
+                self.purging = true;
+            }
         }
     }
 
@@ -191,6 +257,7 @@ impl Owner {
             version: self.index.version(),
             ready: self.ready,
             missing: Arc::clone(&self.missing),
+            refused: self.roster.refused(),
         };
         self.view.send_if_modified(|seen| {
             let changed = *seen != view;
@@ -204,7 +271,10 @@ impl Owner {
         if more.is_none() && !self.index.needs_generation() {
             return;
         }
-        let page_bits = more.unwrap_or_else(|| self.index.page_bits());
+        self.begin_generation(more.unwrap_or_else(|| self.index.page_bits()));
+    }
+
+    fn begin_generation(&mut self, page_bits: PageBits) {
         let generation = self.generations.next();
         info!(pool = %self.name, generation = generation.0, pages = page_bits.page_count(), "a new generation begins");
         self.index.begin_generation(generation, page_bits);
@@ -218,6 +288,13 @@ impl Owner {
             Ask::Feed(request, reply) => {
                 let pool = self.published();
                 let _ = reply.send(feed::answer(&mut self.index, &pool, &request));
+            }
+            Ask::Change { leaving, joining, done } => {
+                self.leave(&leaving);
+                self.join(joining);
+                self.missing = self.roster.missing();
+                self.look_around();
+                let _ = done.send(());
             }
             Ask::Stats(reply) => {
                 let _ = reply.send(self.stats());

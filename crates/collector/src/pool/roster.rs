@@ -1,28 +1,39 @@
-//! The workers of a pool, by their place in the configuration.
+//! The workers of a pool, by their place.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use warmroute_index::{Index, WorkerId, WorkerIdentity};
+use warmroute_index::{Index, WorkerId};
 use warmroute_routing::pool::{Worker, WorkerState};
 
-use crate::config::PoolConfig;
+use super::Refusal;
+use super::crew::Joining;
+use crate::metrics::WorkerMetrics;
 
-/// The workers.
-#[derive(Debug)]
+/// The workers. A place is given once: what is told of one that has left reaches nobody.
+#[derive(Debug, Default)]
 pub(super) struct Roster {
-    rows: Vec<Row>,
+    rows: BTreeMap<u64, Row>,
+    places: BTreeMap<WorkerId, u64>,
 }
 
 /// One rank of a worker.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Row {
     pub(super) id: WorkerId,
-    address: SocketAddr,
-    rank: u32,
+    pub(super) address: SocketAddr,
+    pub(super) rank: u16,
+    pub(super) metrics: WorkerMetrics,
     /// Whether the connection to its events stands; `None` before the first.
-    connected: Option<bool>,
+    pub(super) connected: Option<bool>,
+    /// Whether it answers its health checks; `None` before that is known.
+    pub(super) healthy: Option<bool>,
     settled: bool,
+    /// Why nothing of it is indexed.
+    pub(super) refusal: Option<Refusal>,
+    /// Whether a block of the pool's size has come since the last reset.
+    fits: bool,
     /// Whether the log has told of an event that was refused.
     complained: bool,
 }
@@ -30,71 +41,65 @@ pub(super) struct Row {
 // === impl Roster ===
 
 impl Roster {
-    /// Adds the workers of a configuration to an index.
-    ///
-    /// The configuration has far fewer workers than an index has slots, and none twice: all of them are added.
-    pub(super) fn new(config: &PoolConfig, index: &mut Index) -> Self {
-        let ranks = config
-            .workers
-            .iter()
-            .flat_map(|worker| (0..u32::from(worker.ranks)).map(|rank| (worker.address, rank)));
-        let rows = ranks.filter_map(|(address, rank)| {
-            let id = index.add_worker(WorkerIdentity { address: address.to_string(), rank }).ok()?;
-            Some(Row { id, address, rank, connected: None, settled: false, complained: false })
-        });
-        Self { rows: rows.collect() }
+    /// Takes in a worker that the index knows as `id`.
+    pub(super) fn join(&mut self, joining: Joining, id: WorkerId) {
+        let Joining { place, address, rank, metrics } = joining;
+        let row = Row {
+            id,
+            address,
+            rank,
+            metrics,
+            connected: None,
+            healthy: None,
+            settled: false,
+            refusal: None,
+            fits: false,
+            complained: false,
+        };
+        self.rows.insert(place, row);
+        self.places.insert(id, place);
+    }
+
+    /// Lets a worker go.
+    pub(super) fn leave(&mut self, place: u64) -> Option<Row> {
+        let row = self.rows.remove(&place)?;
+        self.places.remove(&row.id);
+        Some(row)
     }
 
     /// The worker at a place.
-    pub(super) fn get(&self, place: usize) -> Option<&Row> {
-        self.rows.get(place)
+    pub(super) fn get_mut(&mut self, place: u64) -> Option<&mut Row> {
+        self.rows.get_mut(&place)
     }
 
-    /// Notes whether a worker is connected. Says whether its published state changed.
-    pub(super) fn connected(&mut self, place: usize, connected: bool) -> bool {
-        let Some(row) = self.rows.get_mut(place) else { return false };
-        let before = row.state();
-        row.connected = Some(connected);
-        before != row.state()
-    }
-
-    /// Notes that all that can be known of a worker is known.
-    pub(super) fn settled(&mut self, place: usize) {
-        if let Some(row) = self.rows.get_mut(place) {
-            row.settled = true;
-        }
-    }
-
-    /// Whether this is the first complaint about a worker.
-    pub(super) fn first_complaint(&mut self, place: usize) -> bool {
-        self.rows.get_mut(place).is_some_and(|row| !std::mem::replace(&mut row.complained, true))
-    }
-
-    /// The name of a worker in logs.
-    pub(super) fn name(&self, place: usize) -> String {
-        self.rows.get(place).map(Row::name).unwrap_or_default()
+    /// The workers, in the order of their places.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
     }
 
     /// Workers whose events are connected.
     pub(super) fn up(&self) -> usize {
-        self.rows.iter().filter(|row| row.connected == Some(true)).count()
+        self.rows().filter(|row| row.connected == Some(true)).count()
     }
 
     /// The names of the workers that have not settled.
     pub(super) fn missing(&self) -> Arc<[String]> {
-        let missing = self.rows.iter().filter(|row| !row.settled);
-        missing.map(Row::name).collect()
+        self.rows().filter(|row| !row.settled).map(Row::name).collect()
+    }
+
+    /// The workers of which nothing is indexed, and why.
+    pub(super) fn refused(&self) -> Arc<[(String, Refusal)]> {
+        self.rows().filter_map(|row| Some((row.name(), row.refusal?))).collect()
     }
 
     /// The table that is published.
     pub(super) fn published(&self, index: &Index) -> Vec<Worker> {
-        // Rows were added in the order of their names.
-        let row_of = |id| self.rows.get(self.rows.binary_search_by_key(&id, |row| row.id).ok()?);
+        let row_of = |id| self.rows.get(self.places.get(&id)?);
         let mut workers: Vec<_> = index
             .workers()
             .filter_map(|(id, _, slot)| {
                 let row = row_of(id)?;
-                Some(Worker { slot, address: row.address, rank: row.rank, state: row.state() })
+                Some(Worker { slot, address: row.address, rank: u32::from(row.rank), state: row.state() })
             })
             .collect();
         workers.sort_by_key(|worker| worker.slot);
@@ -105,13 +110,64 @@ impl Roster {
 // === impl Row ===
 
 impl Row {
-    fn name(&self) -> String {
+    /// Its name in logs.
+    pub(super) fn name(&self) -> String {
         format!("{}/{}", self.address, self.rank)
     }
 
     /// A connection that stood and is lost is the engine's end, or a network that does not reach it. One that never stood
-    /// may be a wrong endpoint: that does not speak against the engine.
-    fn state(&self) -> WorkerState {
-        if self.connected == Some(false) { WorkerState::Down } else { WorkerState::Up }
+    /// may be a wrong endpoint: that does not speak against the engine. Health checks speak for themselves, in addition.
+    pub(super) fn state(&self) -> WorkerState {
+        if self.connected == Some(false) || self.healthy == Some(false) {
+            WorkerState::Down
+        } else {
+            WorkerState::Up
+        }
+    }
+
+    /// Notes something of it. Says whether its published state changed.
+    pub(super) fn note(&mut self, note: impl FnOnce(&mut Self)) -> bool {
+        let before = self.state();
+        note(self);
+        before != self.state()
+    }
+
+    /// Notes that all that can be known of it is known.
+    pub(super) fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// Whether this is the first complaint about it.
+    pub(super) fn first_complaint(&mut self) -> bool {
+        !std::mem::replace(&mut self.complained, true)
+    }
+
+    /// Nothing is known of it any more: perhaps another process answers now.
+    pub(super) fn reset(&mut self) {
+        self.fits = false;
+        self.refuse(None);
+    }
+
+    /// Nothing of it is indexed, or no longer so. Says whether that is new.
+    pub(super) fn refuse(&mut self, refusal: Option<Refusal>) -> bool {
+        if self.refusal == refusal {
+            return false;
+        }
+        self.refusal = refusal;
+        self.metrics.refused(refusal);
+        true
+    }
+
+    /// A block of the pool's size has come. Those of other sizes are left out, but the worker is indexed.
+    pub(super) fn fits(&mut self) {
+        self.fits = true;
+        if matches!(self.refusal, Some(Refusal::BlockSize { .. })) {
+            self.refuse(None);
+        }
+    }
+
+    /// A block of another size has come. Says whether that is the first thing known of the worker.
+    pub(super) fn does_not_fit(&mut self, expected: u32, actual: u32) -> bool {
+        !self.fits && self.refuse(Some(Refusal::BlockSize { expected, actual }))
     }
 }

@@ -15,12 +15,15 @@ use serde::Serialize;
 pub use self::answer::{Answer, WorkerBlocks};
 use self::line::Line;
 use self::session::Session;
+use crate::wire::Engine;
 
 /// How to replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Tokens in a block. Not given: learnt from each worker's first store that tells.
     pub block_size: Option<u32>,
+    /// What the recorded workers ran.
+    pub engine: Engine,
 }
 
 /// What a recording held.
@@ -36,6 +39,9 @@ pub struct Summary {
     pub bad_events: u64,
     /// Workers that began anew: their sequence numbers went back.
     pub resets: u64,
+    /// Batches of a release that cannot be indexed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unsupported: u64,
 }
 
 /// Why a replay ended early.
@@ -78,4 +84,8 @@ pub fn replay(input: impl BufRead, mut output: impl Write, options: Options) -> 
     }
     output.flush()?;
     Ok(session.summary())
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -9,7 +9,7 @@ use warmroute_routing::page::{Generation, PageBits};
 use super::answer::Answer;
 use super::line::{Frames, Query};
 use super::{Options, Summary};
-use crate::wire::{Adapter, Message};
+use crate::wire::{Adapter, Engine, Message};
 
 const MAX_ORPHANS: usize = 1 << 20;
 const PAGE_BITS: u8 = 12;
@@ -58,7 +58,8 @@ impl Session {
             }
         };
         let identity = WorkerIdentity { address: line.worker.clone(), rank: line.rank };
-        let worker = self.workers.entry(identity.clone()).or_default();
+        let engine = self.options.engine;
+        let worker = self.workers.entry(identity.clone()).or_insert_with(|| Worker::new(engine));
         if worker.last.is_some_and(|last| seq <= last) {
             self.summary.resets += 1;
             worker.adapter.reset();
@@ -71,6 +72,7 @@ impl Session {
             Ok(batch) => {
                 self.summary.events += batch.len() as u64;
                 self.summary.bad_events += batch.bad.len() as u64;
+                self.summary.unsupported += u64::from(batch.unsupported.is_some());
                 batch.events.iter().for_each(|event| self.apply(&identity, event));
             }
             Err(_) => self.summary.undecodable_frames += 1,
@@ -134,8 +136,8 @@ fn new_index(block_size: u32) -> Option<Index> {
 
 // === impl Worker ===
 
-impl Default for Worker {
-    fn default() -> Self {
-        Self { adapter: Adapter::vllm(), last: None, place: None }
+impl Worker {
+    fn new(engine: Engine) -> Self {
+        Self { adapter: Adapter::new(engine), last: None, place: None }
     }
 }

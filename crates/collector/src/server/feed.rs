@@ -32,7 +32,7 @@ pub(super) async fn feed(
     RawQuery(query): RawQuery,
 ) -> Result<Response, FeedError> {
     let Some(pool) = state.pools.get(&name) else { return Err(FeedError::UnknownPool(name)) };
-    let result = answer(pool, query.as_deref(), state.stopping).await;
+    let result = answer(&pool, query.as_deref(), state.stopping).await;
     if let Err(error) = &result {
         pool.metrics().feed_answer(error.as_str(), 0, 0);
     }

@@ -21,6 +21,9 @@ pub(super) struct Readiness {
 struct PoolReadiness {
     ready: bool,
     missing: Vec<String>,
+    /// The workers of which nothing is indexed, and why.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    refused: BTreeMap<String, String>,
 }
 
 /// The process serves.
@@ -32,10 +35,14 @@ pub(super) async fn healthz() -> &'static str {
 pub(super) async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<Readiness>) {
     let pools: BTreeMap<_, _> = state
         .pools
-        .values()
+        .all()
+        .into_iter()
         .map(|pool| {
             let view = pool.view().borrow().clone();
-            (pool.name().to_owned(), PoolReadiness { ready: view.ready, missing: view.missing.to_vec() })
+            let refused =
+                view.refused.iter().map(|(worker, why)| (worker.clone(), why.to_string())).collect();
+            let readiness = PoolReadiness { ready: view.ready, missing: view.missing.to_vec(), refused };
+            (pool.name().to_owned(), readiness)
         })
         .collect();
     let ready = pools.values().all(|pool| pool.ready);

@@ -10,7 +10,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// All metrics, their gauges as they are now.
 pub(super) async fn metrics(State(state): State<AppState>) -> Response {
-    for pool in state.pools.values() {
+    for pool in state.pools.all() {
         // A pool that has ended keeps its last numbers: the collector stops.
         let _ = pool.refresh_metrics().await;
     }

@@ -3,8 +3,8 @@
 mod feed;
 mod health;
 mod metrics;
+mod pools;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,14 @@ use axum::routing::get;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::pool::Pool;
+use crate::pool::Tasks;
+
+use self::pools::Pools;
+pub use self::pools::{Load, Reloader};
 
 /// Requests under way may take so long to end once the collector stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,13 +32,15 @@ pub struct Server {
     listener: TcpListener,
     state: AppState,
     stopping: watch::Sender<bool>,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
+    /// The address of the configuration.
+    listen: SocketAddr,
 }
 
 /// What the handlers share.
 #[derive(Clone, Debug)]
 struct AppState {
-    pools: Arc<HashMap<String, Pool>>,
+    pools: Pools,
     metrics: Arc<Metrics>,
     stopping: watch::Receiver<bool>,
 }
@@ -51,16 +55,18 @@ impl Server {
     /// The address cannot be bound.
     pub async fn start(config: &Config) -> std::io::Result<Self> {
         let listener = TcpListener::bind(config.listen).await?;
-        let metrics = Metrics::new();
-        let mut tasks = JoinSet::new();
-        let pools = config
-            .pools
-            .iter()
-            .map(|pool| (pool.name.clone(), Pool::start(pool, config.ready_timeout, &metrics, &mut tasks)));
-        let pools = Arc::new(pools.collect());
         let (stopping, stopped) = watch::channel(false);
-        let state = AppState { pools, metrics: Arc::new(metrics), stopping: stopped };
-        Ok(Self { listener, state, stopping, tasks })
+        let state =
+            AppState { pools: Pools::default(), metrics: Arc::new(Metrics::new()), stopping: stopped };
+        let server = Self { listener, state, stopping, tasks: Tasks::default(), listen: config.listen };
+        server.reloader().start(config);
+        Ok(server)
+    }
+
+    /// What takes over new configurations while it serves.
+    pub fn reloader(&self) -> Reloader {
+        let AppState { pools, metrics, .. } = &self.state;
+        Reloader::new(pools.clone(), Arc::clone(metrics), self.tasks.clone(), self.listen)
     }
 
     /// The address, with the port that was taken for port 0.
@@ -78,7 +84,7 @@ impl Server {
     ///
     /// The listener has failed.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
-        let Self { listener, state, stopping, mut tasks } = self;
+        let Self { listener, state, stopping, tasks, .. } = self;
         let mut stopped = state.stopping.clone();
         let app = router(state);
         // An answer's last bytes must not wait until the first are acknowledged: that is how fresh an index is.

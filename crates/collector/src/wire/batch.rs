@@ -11,6 +11,16 @@ pub struct Batch {
     pub skipped: Vec<Skipped>,
     /// Events that could not be read.
     pub bad: Vec<BadEvent>,
+    /// The engine is of a release whose events do not tell what is cached. There are no events then.
+    pub unsupported: Option<Unsupported>,
+}
+
+/// A release that cannot be indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Unsupported {
+    /// SGLang before 0.5.6 names a block by its own tokens alone, and does not tell a node's parent.
+    #[error("the engine is SGLang before 0.5.6, whose block hashes do not tell what comes before a block")]
+    UnchainedHashes,
 }
 
 /// Why an event that could be read is not for the index.
@@ -22,6 +32,8 @@ pub enum Skipped {
     OtherAttention,
     /// Its tokens are not those of its blocks: a list of only some blocks of the tokens.
     Misaligned,
+    /// An adapter beyond those that can be kept apart.
+    TooManyAdapters,
 }
 
 /// Why an event could not be read.
@@ -51,7 +63,7 @@ pub struct PayloadError(pub(super) &'static str);
 // === impl Batch ===
 
 impl Batch {
-    /// How many events the payload held, read or not.
+    /// How many events the payload held, read or not; 0 where the engine is not supported.
     pub fn len(&self) -> usize {
         self.events.len() + self.skipped.len() + self.bad.len()
     }
@@ -71,6 +83,18 @@ impl Skipped {
             Self::UnknownType => "unknown_type",
             Self::OtherAttention => "other_attention",
             Self::Misaligned => "misaligned",
+            Self::TooManyAdapters => "too_many_adapters",
+        }
+    }
+}
+
+// === impl Unsupported ===
+
+impl Unsupported {
+    /// The reason's name in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnchainedHashes => "unsupported",
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use warmroute_collector::config::Config;
-use warmroute_collector::server::Server;
+use warmroute_collector::server::{Reloader, Server};
 
 /// The longest that anything may take before a test fails.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -17,6 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// A collector that runs in the test's process.
 pub struct Collector {
     pub url: String,
+    reloader: Reloader,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     serving: tokio::task::JoinHandle<std::io::Result<()>>,
 }
@@ -26,19 +27,20 @@ pub struct Collector {
 impl Collector {
     /// One pool `llama` with blocks of 2 tokens; `workers` are the entries of its list, in YAML.
     pub async fn start(workers: &[String], options: &str) -> Self {
-        let text = format!(
-            "listen: 127.0.0.1:0\nready_timeout_ms: 15000\npools:\n  - name: llama\n    block_size: 2\n    \
-             expected_blocks: 40\n    {options}\n    workers: [{}]\n",
-            workers.join(", ")
-        );
-        let config = Config::parse(&text).unwrap();
+        let config = config(workers, options);
         let server = Server::start(&config).await.unwrap();
         let url = format!("http://{}", server.address().unwrap());
+        let reloader = server.reloader();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let serving = tokio::spawn(server.serve(async {
             let _ = stopped.await;
         }));
-        Self { url, stop: Some(stop), serving }
+        Self { url, reloader, stop: Some(stop), serving }
+    }
+
+    /// Takes over other workers.
+    pub async fn reload(&self, workers: &[String], options: &str) {
+        self.reloader.apply(&config(workers, options)).await.unwrap();
     }
 
     pub async fn get(&self, path: &str) -> (u16, String) {
@@ -68,6 +70,18 @@ impl Collector {
         self.stop.take().unwrap().send(()).unwrap();
         self.serving.await.unwrap().unwrap();
     }
+}
+
+/// One pool `llama` with blocks of 2 tokens.
+fn config(workers: &[String], options: &str) -> Config {
+    // Most workers here have an address that nobody answers at.
+    let health = if options.contains("health_interval_ms") { "" } else { "health_interval_ms: 0" };
+    let text = format!(
+        "listen: 127.0.0.1:0\nready_timeout_ms: 15000\npools:\n  - name: llama\n    block_size: 2\n    \
+         expected_blocks: 40\n    {options}\n    {health}\n    workers: [{}]\n",
+        workers.join(", ")
+    );
+    Config::parse(&text).unwrap()
 }
 
 /// Waits until something is so; fails at the deadline.

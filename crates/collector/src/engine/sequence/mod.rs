@@ -1,7 +1,7 @@
 //! The order of one rank's batches: what to apply, when to forget, what to ask for again.
 //!
-//! An engine numbers its batches from 0 at each start, publishes each once, and may keep the last ones for a replay. The
-//! index is right only if every batch is applied once and in order: a removal that is lost leaves a block that is not
+//! An engine numbers its batches from 0 (llm-d's simulator: from 1) at each start, publishes each once, and may keep the
+//! last ones for a replay. The index is right only if every batch is applied once and in order: a removal that is lost leaves a block that is not
 //! there. So wherever a batch may have been missed, either a replay closes the gap, or the worker is *reset*: all that is
 //! known of it is forgotten. That is always sound, since blocks that are stored later under a forgotten parent wait.
 //!
@@ -37,6 +37,8 @@ pub use self::step::{GapOutcome, ReplayOutcome, ResetCause};
 #[derive(Debug)]
 pub(crate) struct Sequence {
     can_replay: bool,
+    /// The number of an engine's first batch.
+    first_seq: u64,
     /// The last batch applied. None: nothing is known of the worker.
     last: Option<Applied>,
     replay: Option<Replay>,
@@ -84,10 +86,11 @@ const MAX_IN_A_ROW: u32 = 3;
 // === impl Sequence ===
 
 impl Sequence {
-    /// Nothing received yet. `can_replay`: the engine has a replay endpoint.
-    pub(crate) fn new(can_replay: bool) -> Self {
+    /// Nothing received yet. `can_replay`: the engine has a replay endpoint; `first_seq`: the number of its first batch.
+    pub(crate) fn new(can_replay: bool, first_seq: u64) -> Self {
         Self {
             can_replay,
+            first_seq,
             last: None,
             replay: None,
             replayed: Replayed::default(),
@@ -264,7 +267,7 @@ impl Sequence {
 
     /// Nothing is known: the engine may have published more before, even since a replay that brought nothing.
     fn first(&mut self, frame: Frame, steps: &mut Vec<Step>) {
-        if frame.seq > 0 && self.may_replay() {
+        if frame.seq > self.first_seq && self.may_replay() {
             self.begin(Purpose::Whole, 0, steps);
             return self.live(frame, steps);
         }
@@ -302,7 +305,7 @@ impl Sequence {
         let Some(replay) = &mut self.replay else { return };
         match self.last {
             // An engine that has published for long has not kept its first batches: what it has is still true.
-            None => replay.partial |= frame.seq > 0,
+            None => replay.partial |= frame.seq > self.first_seq,
             Some(last) if frame.seq == last.seq + 1 => {}
             Some(last) => {
                 replay.partial = true;

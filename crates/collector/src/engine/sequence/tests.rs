@@ -28,7 +28,7 @@ struct Driver {
 impl Driver {
     fn new(can_replay: bool) -> Self {
         Self {
-            sequence: Sequence::new(can_replay),
+            sequence: Sequence::new(can_replay, 0),
             known: vec![],
             asked: None,
             requests: 0,
@@ -339,7 +339,7 @@ fn silence_is_checked_by_asking_for_the_next_batch() {
 #[test]
 fn what_waits_for_a_replay_is_bounded() {
     let big = |seq| Frame { seq, payload: Bytes::from(vec![0; MAX_BYTES / 2]) };
-    let mut sequence = Sequence::new(true);
+    let mut sequence = Sequence::new(true, 0);
     let mut steps = vec![];
     sequence.connected(&mut steps);
     for seq in 0..4 {
@@ -476,4 +476,21 @@ mod every_order {
         }
         driver
     }
+}
+
+#[test]
+fn an_engine_that_counts_from_one_has_nothing_before_it() {
+    let mut sequence = Sequence::new(true, 1);
+    let mut steps = vec![];
+    sequence.live(frame(1, 1), &mut steps);
+    assert_eq!(steps, [Step::Apply(frame(1, 1).payload)]);
+    let mut sequence = Sequence::new(true, 1);
+    steps.clear();
+    sequence.live(frame(1, 2), &mut steps);
+    sequence.replayed(&frame(1, 1), &mut steps);
+    sequence.replay_ended(true, &mut steps);
+    let applied = [1, 2].map(|seq| Step::Apply(frame(1, seq).payload));
+    let [first, second] = applied;
+    let whole = Step::Replayed(ReplayOutcome::Complete);
+    assert_eq!(steps, [Step::Replay { from: 0 }, first, whole, second]);
 }

@@ -1,52 +1,19 @@
 use serde_json::{Value, json};
-use warmroute_index::event::{EngineHash, Removed, Stored};
+use warmroute_index::event::{EngineHash, Event, Removed, Stored};
 use warmroute_routing::Tier;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::super::batch::{BadEvent, Batch};
+use super::super::testing::{batch_of, pack, plain, stored_with};
+use super::super::{Adapter, Engine, testing};
 use super::*;
 
-fn pack(value: &Value) -> Vec<u8> {
-    rmp_serde::to_vec(value).unwrap()
-}
-
-fn batch_of(events: &Value) -> Vec<u8> {
-    pack(&json!([1.5, events, 0]))
-}
-
 fn decode(events: &Value) -> Batch {
-    Decoder::default().decode(&batch_of(events)).unwrap()
-}
-
-/// A root store of one block of two tokens, with more fields.
-fn stored_with(fields: &Value) -> Value {
-    let mut event = json!({
-        "type": "BlockStored", "block_hashes": [7], "parent_block_hash": null, "token_ids": [1, 2], "block_size": 2,
-        "lora_id": null, "medium": "GPU", "lora_name": null,
-    });
-    event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    event
+    testing::decode(Engine::Vllm, events)
 }
 
 fn one_stored(fields: &Value) -> Stored {
-    let batch = decode(&json!([stored_with(fields)]));
-    match &*batch.events {
-        [Event::Stored(stored)] => stored.clone(),
-        _ => panic!("{batch:?}"),
-    }
-}
-
-fn plain() -> Stored {
-    Stored {
-        hashes: vec![EngineHash(7)],
-        parent: None,
-        tokens: vec![1, 2],
-        block_size: 2,
-        media: vec![],
-        lora: None,
-        salt: None,
-        tier: Tier::Gpu,
-        group: Group(0),
-    }
+    testing::one_stored(Engine::Vllm, &stored_with(fields))
 }
 
 #[test]
@@ -83,12 +50,16 @@ fn reads_every_shape_of_batch() {
         json!([null, cleared, null, "more"]),
         json!({"ts": 1.5, "events": cleared, "data_parallel_rank": 0}),
     ] {
-        assert_eq!(Decoder::default().decode(&pack(&batch)).unwrap().events, [Event::Cleared], "{batch}");
+        assert_eq!(
+            Adapter::new(Engine::Vllm).decode(&pack(&batch)).unwrap().events,
+            [Event::Cleared],
+            "{batch}"
+        );
     }
     for not_a_batch in
         [json!(1), json!([]), json!([1.5]), json!([1.5, 2]), json!({"ts": 1}), json!({"events": 1})]
     {
-        assert!(Decoder::default().decode(&pack(&not_a_batch)).is_err(), "{not_a_batch}");
+        assert!(Adapter::new(Engine::Vllm).decode(&pack(&not_a_batch)).is_err(), "{not_a_batch}");
     }
 }
 
@@ -100,7 +71,7 @@ fn hashes_are_equal_as_integers_of_either_sign_and_as_bytes() {
         event.push(0x91);
         event.extend_from_slice(hash);
         let payload = [&[0x92, 0x01, 0x91], &*event].concat();
-        match &*Decoder::default().decode(&payload).unwrap().events {
+        match &*Adapter::new(Engine::Vllm).decode(&payload).unwrap().events {
             [Event::Removed(removed)] => removed.hashes[0].0,
             _ => panic!(),
         }
@@ -146,7 +117,7 @@ fn unknown_types_are_counted_whatever_is_in_them() {
 #[test]
 fn events_before_a_cut_are_kept() {
     let whole = batch_of(&json!([["BlockRemoved", [1]], ["BlockRemoved", [2]], ["BlockRemoved", [3]]]));
-    let batch = Decoder::default().decode(&whole[..whole.len() - 4]).unwrap();
+    let batch = Adapter::new(Engine::Vllm).decode(&whole[..whole.len() - 4]).unwrap();
     assert_eq!(batch.events.len(), 2);
     assert_eq!(batch.bad, [BadEvent::Cut]);
 }
@@ -161,14 +132,14 @@ fn a_deep_nest_is_one_bad_event() {
     payload.push(0xC0);
     payload.extend([0x91, 0xA0 + 16]);
     payload.extend(b"AllBlocksCleared");
-    let batch = Decoder::default().decode(&payload).unwrap();
+    let batch = Adapter::new(Engine::Vllm).decode(&payload).unwrap();
     assert_eq!(batch.events, [Event::Cleared]);
     assert_eq!(batch.bad.len(), 1);
 }
 
 #[test]
 fn only_groups_that_keep_every_token_are_indexed() {
-    let mut decoder = Decoder::default();
+    let mut decoder = Adapter::new(Engine::Vllm);
     let mut decode = |events: &Value| decoder.decode(&batch_of(events)).unwrap();
     let batch = decode(&json!([
         stored_with(&json!({"group_idx": 0, "kv_cache_spec_kind": "sliding_window"})),
@@ -196,17 +167,6 @@ fn tokens_that_are_not_the_blocks_are_skipped_and_placeholders_are_not() {
     assert_eq!(batch.skipped, [Skipped::Misaligned; 3]);
     let placeholder = one_stored(&json!({"token_ids": [], "block_size": 0, "medium": "CPU"}));
     assert_eq!((placeholder.tokens.len(), placeholder.block_size, placeholder.tier), (0, 0, Tier::Cpu));
-}
-
-#[test]
-fn pairs_of_tokens_count_by_their_first() {
-    assert_eq!(one_stored(&json!({"token_ids": [[1, 2], [2, 3]]})), plain());
-}
-
-#[test]
-fn a_parent_of_zero_is_none() {
-    assert_eq!(one_stored(&json!({"parent_block_hash": 0})).parent, None);
-    assert_eq!(one_stored(&json!({"parent_block_hash": 5})).parent, Some(EngineHash(5)));
 }
 
 #[test]
@@ -267,17 +227,8 @@ fn nothing_unknown_passes_for_plain() {
 }
 
 #[test]
-fn a_salt_in_a_field_of_its_own_is_heeded() {
-    assert_eq!(one_stored(&json!({"cache_salt": "tenant"})).salt.as_deref(), Some("tenant"));
-    let array = json!(["BlockStored", [7], null, [1, 2], 2, null, "GPU", {"cache_salt": "tenant"}]);
-    assert!(
-        matches!(&*decode(&json!([array])).events, [Event::Stored(s)] if s.salt.as_deref() == Some("tenant"))
-    );
-}
-
-#[test]
 fn a_reset_forgets_the_groups() {
-    let mut decoder = Decoder::default();
+    let mut decoder = Adapter::new(Engine::Vllm);
     let store = |fields| batch_of(&json!([stored_with(&fields)]));
     decoder.decode(&store(json!({"kv_cache_spec_kind": "mamba"}))).unwrap();
     assert_eq!(decoder.decode(&store(json!({}))).unwrap().events.len(), 0);

@@ -24,11 +24,35 @@ pub(super) enum ExtraKey {
     Name(u64),
 }
 
+/// `mm_keys` (TensorRT-LLM): names of media, for each block or for all of them; none where nothing is named.
+#[derive(Debug, Default)]
+pub(super) struct MediaKeys(Vec<Option<u64>>);
+
 // === impl BlockKeys ===
 
 impl<'de> Deserialize<'de> for BlockKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Option::<Vec<ExtraKey>>::deserialize(deserializer).map(|keys| Self(keys.unwrap_or_default()))
+    }
+}
+
+// === impl MediaKeys ===
+
+impl MediaKeys {
+    /// Gives each block its media. Keys that are not one for each block count for every block.
+    pub(super) fn give_to(&self, media: &mut [Vec<u64>]) {
+        if self.0.len() == media.len() {
+            media.iter_mut().zip(&self.0).for_each(|(block, key)| block.extend(*key));
+        } else {
+            media.iter_mut().for_each(|block| block.extend(self.0.iter().flatten()));
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MediaKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let keys = Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default();
+        Ok(Self(keys.iter().map(|key| (!key.is_nothing()).then(|| key.fingerprint())).collect()))
     }
 }
 
@@ -78,6 +102,14 @@ enum Value {
 // === impl Value ===
 
 impl Value {
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::List(items) => items.is_empty(),
+            _ => false,
+        }
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut hasher = Xxh3::new();
         self.feed(&mut hasher);

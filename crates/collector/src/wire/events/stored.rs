@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny};
 use warmroute_index::event::{EngineHash, Group, Stored};
 
-use super::extra_keys::{BlockKeys, ExtraKey};
+use super::extra_keys::{BlockKeys, ExtraKey, MediaKeys};
 use super::fields::{self, Fields, Source};
 use super::values::{Hash, Names, Token};
 use crate::wire::medium;
@@ -16,7 +16,7 @@ const KEEPS_EVERY_TOKEN: [&str; 3] = ["full_attention", "mla_attention", "sink_f
 
 /// The fields as they came.
 #[derive(Debug, Default)]
-pub(super) struct RawStored {
+pub(in crate::wire) struct RawStored {
     hashes: Option<Vec<Hash>>,
     parent: Option<Hash>,
     tokens: Vec<Token>,
@@ -26,6 +26,9 @@ pub(super) struct RawStored {
     salt: Option<String>,
     medium: Option<String>,
     extra_keys: Vec<BlockKeys>,
+    media_keys: MediaKeys,
+    /// What the engine's dialect has found behind placeholder tokens, by block.
+    media: Vec<Vec<u64>>,
     group: Option<u32>,
     kind: Option<String>,
 }
@@ -33,42 +36,76 @@ pub(super) struct RawStored {
 // === impl RawStored ===
 
 impl RawStored {
-    pub(super) fn group(&self) -> Group {
+    pub(in crate::wire) fn group(&self) -> Group {
         Group(self.group.unwrap_or_default())
     }
 
     /// Whether the group of layers keeps every token, if the event tells.
-    pub(super) fn keeps_every_token(&self) -> Option<bool> {
+    pub(in crate::wire) fn keeps_every_token(&self) -> Option<bool> {
         self.kind.as_deref().map(|kind| KEEPS_EVERY_TOKEN.contains(&kind))
     }
 
     /// Whether the tokens are exactly those of the blocks. Blocks without any tokens are placeholders of an engine that
     /// does not tell them.
-    pub(super) fn is_aligned(&self) -> bool {
+    pub(in crate::wire) fn is_aligned(&self) -> bool {
         let blocks = self.hashes.as_ref().map_or(0, Vec::len);
         self.tokens.is_empty() || Some(self.tokens.len()) == blocks.checked_mul(self.block_size as usize)
     }
 
+    /// Whether the event names the medium, as none of the early releases does.
+    pub(in crate::wire) fn names_medium(&self) -> bool {
+        self.medium.is_some()
+    }
+
+    /// The adapter's name.
+    pub(in crate::wire) fn lora(&self) -> Option<&str> {
+        self.lora.as_deref()
+    }
+
+    /// The blocks' names, each with its tokens. Empty where the tokens are not told.
+    pub(in crate::wire) fn blocks(&self) -> impl Iterator<Item = (EngineHash, &[Token])> {
+        let tokens = self.tokens.chunks_exact((self.block_size as usize).max(1));
+        self.hashes.iter().flatten().map(|hash| hash.0).zip(tokens)
+    }
+
+    /// Changes every name, the parent's too.
+    pub(in crate::wire) fn rename(&mut self, rename: impl Fn(EngineHash) -> EngineHash) {
+        for hash in self.hashes.iter_mut().flatten().chain(&mut self.parent) {
+            hash.0 = rename(hash.0);
+        }
+    }
+
+    /// A parent called 0 is none.
+    pub(in crate::wire) fn take_zero_for_no_parent(&mut self) {
+        self.parent = self.parent.filter(|hash| hash.0.0 != 0);
+    }
+
+    /// Takes texts among the tokens for names of media, with a placeholder for the token.
+    pub(in crate::wire) fn take_texts_for_media(&mut self) {
+        let blocks = self.tokens.chunks_exact_mut((self.block_size as usize).max(1));
+        let media: Vec<Vec<u64>> =
+            blocks.map(|block| block.iter_mut().filter_map(Token::take_text).collect()).collect();
+        if media.iter().any(|block| !block.is_empty()) {
+            self.media = media;
+        }
+    }
+
     /// The event in the index's terms, or what speaks against it.
-    pub(super) fn into_event(mut self) -> Result<Stored, &'static str> {
-        let parent = self.parent();
+    pub(in crate::wire) fn into_event(mut self) -> Result<Stored, &'static str> {
+        let parent = self.parent.map(|hash| hash.0);
         let (media, salt) = self.namespaces(parent.is_none())?;
+        let tokens: Option<_> = self.tokens.iter().map(|token| token.id()).collect();
         Ok(Stored {
             lora: self.adapter(),
             group: self.group(),
             tier: medium::tier(self.medium.as_deref()),
             hashes: self.hashes.unwrap_or_default().into_iter().map(|hash| hash.0).collect(),
             parent,
-            tokens: self.tokens.into_iter().map(|token| token.0).collect(),
+            tokens: tokens.ok_or("a token is a text")?,
             block_size: self.block_size,
             media,
             salt,
         })
-    }
-
-    /// llm-d's simulator writes 0 where a prompt's first block has no parent.
-    fn parent(&self) -> Option<EngineHash> {
-        self.parent.map(|hash| hash.0).filter(|hash| hash.0 != 0)
     }
 
     /// Engines before 0.14 give an adapter's number only: no request names it so, but it must not pass for the base
@@ -80,22 +117,24 @@ impl RawStored {
     /// The media's names by block, and the salt.
     fn namespaces(&mut self, is_root: bool) -> Result<(Vec<Vec<u64>>, Option<String>), &'static str> {
         let mut salt = self.salt.take().filter(|salt| !salt.is_empty());
-        let keys = std::mem::take(&mut self.extra_keys);
+        let blocks = self.hashes.as_ref().map_or(0, Vec::len);
+        let mut keys = std::mem::take(&mut self.extra_keys);
         if keys.iter().all(|block| block.0.is_empty()) {
-            return Ok((Vec::new(), salt));
-        }
-        if Some(keys.len()) != self.hashes.as_ref().map(Vec::len) {
+            keys.clear();
+        } else if keys.len() != blocks {
             return Err("extra_keys has not one entry for each block");
         }
-        let mut media = Vec::with_capacity(keys.len());
-        for (i, block) in keys.into_iter().enumerate() {
+        let mut media = std::mem::take(&mut self.media);
+        media.resize(blocks, Vec::new());
+        for (i, (block, media)) in keys.into_iter().zip(&mut media).enumerate() {
             let mut block = block.0;
             self.drop_adapter(&mut block);
             if i == 0 && is_root && salt.is_none() {
                 salt = take_salt(&mut block);
             }
-            media.push(block.iter().map(ExtraKey::media_name).collect());
+            media.extend(block.iter().map(ExtraKey::media_name));
         }
+        self.media_keys.give_to(&mut media);
         if media.iter().all(Vec::is_empty) {
             media.clear();
         }
@@ -150,6 +189,7 @@ impl Fields for RawStored {
                 self.salt = names.salt.or(self.salt.take());
             }
             "cache_salt" => self.salt = source.value()?.flatten(),
+            "mm_keys" => self.media_keys = source.value::<Option<_>>()?.flatten().unwrap_or_default(),
             "extra_keys" => self.extra_keys = source.value::<Option<_>>()?.flatten().unwrap_or_default(),
             "group_idx" => self.group = source.value()?.flatten(),
             "kv_cache_spec_kind" => self.kind = source.value()?.flatten(),

@@ -10,7 +10,7 @@ use crate::wire::medium;
 
 /// The fields as they came.
 #[derive(Debug, Default)]
-pub(super) struct RawRemoved {
+pub(in crate::wire) struct RawRemoved {
     hashes: Option<Vec<Hash>>,
     medium: Option<String>,
     group: Option<u32>,
@@ -19,7 +19,8 @@ pub(super) struct RawRemoved {
 // === impl RawRemoved ===
 
 impl RawRemoved {
-    pub(super) fn into_event(self) -> Removed {
+    /// The event in the index's terms.
+    pub(in crate::wire) fn into_event(self) -> Removed {
         Removed {
             hashes: self.hashes.unwrap_or_default().into_iter().map(|hash| hash.0).collect(),
             tier: medium::tier(self.medium.as_deref()),

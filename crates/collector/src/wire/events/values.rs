@@ -5,14 +5,22 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use warmroute_index::event::EngineHash;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A block's hash: unsigned (vLLM), signed (SGLang) or a digest's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash(pub(super) EngineHash);
 
-/// A token, or a pair of a token and its successor (SGLang under EAGLE), of which the first counts.
+/// What stands in a token's place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token(pub(super) u32);
+pub(in crate::wire) enum Token {
+    /// A token.
+    Id(u32),
+    /// A token and its successor (SGLang under EAGLE), of which the first counts.
+    Pair(u32, u32),
+    /// A text (TensorRT-LLM's digest of a medium), by its 64-bit name.
+    Text(u64),
+}
 
 /// What stands in the place of the adapter's name: it, or (SGLang 0.5.18 and 0.5.19, arrays) a map with the salt.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +68,23 @@ impl<'de> Visitor<'de> for HashVisitor {
 
 // === impl Token ===
 
+impl Token {
+    /// The token's number; none for a text.
+    pub(in crate::wire) fn id(self) -> Option<u32> {
+        match self {
+            Self::Id(token) | Self::Pair(token, _) => Some(token),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// Puts a placeholder in a text's place; the text's name.
+    pub(super) fn take_text(&mut self) -> Option<u64> {
+        let Self::Text(name) = *self else { return None };
+        *self = Self::Id(0);
+        Some(name)
+    }
+}
+
 impl<'de> Deserialize<'de> for Token {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TokenVisitor)
@@ -70,17 +95,22 @@ impl<'de> Visitor<'de> for TokenVisitor {
     type Value = Token;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a token: a 32-bit integer or a pair")
+        f.write_str("a token: a 32-bit integer, a pair or a text")
     }
 
     fn visit_u64<E: Error>(self, token: u64) -> Result<Token, E> {
-        u32::try_from(token).map(Token).map_err(|_| E::invalid_value(Unexpected::Unsigned(token), &self))
+        u32::try_from(token).map(Token::Id).map_err(|_| E::invalid_value(Unexpected::Unsigned(token), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Token, E> {
+        Ok(Token::Text(xxh3_64(text.as_bytes())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Token, A::Error> {
         let first = seq.next_element::<u32>()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+        let Some(second) = seq.next_element::<u32>()? else { return Ok(Token::Id(first)) };
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Token(first))
+        Ok(Token::Pair(first, second))
     }
 }
 

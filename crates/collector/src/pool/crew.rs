@@ -1,0 +1,178 @@
+//! Who works for a pool: the subscribers of its workers, started and stopped as the configuration says.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::config::{Events, PoolConfig, WorkerConfig};
+use crate::engine::{Doors, SILENCE, Source, Stream, Subscriber, Update};
+use crate::health::Checker;
+use crate::metrics::{Metrics, WorkerMetrics};
+use crate::wire::Engine;
+
+/// Everything that runs. Clones are the same tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks(Arc<Mutex<JoinSet<()>>>);
+
+/// A rank of a worker that comes to a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Joining {
+    pub(super) place: u64,
+    pub(super) address: SocketAddr,
+    pub(super) rank: u16,
+    pub(super) metrics: WorkerMetrics,
+}
+
+/// The workers of a pool, and what runs for each.
+#[derive(Debug)]
+pub(super) struct Crew {
+    pool: String,
+    engine: Engine,
+    replay_timeout: Duration,
+    health_interval: Option<Duration>,
+    doors: Doors,
+    updates: mpsc::Sender<Update>,
+    tasks: Tasks,
+    next_place: u64,
+    members: HashMap<SocketAddr, Member>,
+}
+
+/// A worker, and what runs for it.
+#[derive(Debug)]
+struct Member {
+    config: WorkerConfig,
+    joining: Vec<Joining>,
+    running: Vec<AbortHandle>,
+}
+
+/// What changed in a configuration.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    /// The places of those that leave.
+    pub(super) leaving: Vec<u64>,
+    /// Those that come.
+    pub(super) joining: Vec<Joining>,
+    /// Workers that are to be started.
+    coming: Vec<SocketAddr>,
+}
+
+// === impl Tasks ===
+
+impl Tasks {
+    /// Runs a task until it ends or everything does.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task)
+    }
+
+    /// Ends everything.
+    pub async fn shutdown(self) {
+        let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.shutdown().await;
+    }
+}
+
+// === impl Crew ===
+
+impl Crew {
+    pub(super) fn new(config: &PoolConfig, updates: mpsc::Sender<Update>, tasks: Tasks) -> Self {
+        Self {
+            pool: config.name.clone(),
+            engine: config.engine,
+            replay_timeout: config.replay_timeout,
+            health_interval: config.health_interval,
+            doors: Doors::default(),
+            updates,
+            tasks,
+            next_place: 0,
+            members: HashMap::new(),
+        }
+    }
+
+    /// Takes over a configuration's workers. Those that are gone, or are written otherwise now, are stopped at once; those
+    /// that come are started by [`Crew::start`].
+    pub(super) fn change(&mut self, workers: &[WorkerConfig], metrics: &Metrics) -> Change {
+        let mut change = Change::default();
+        let stays = |member: &Member| workers.contains(&member.config);
+        for member in self.members.extract_if(|_, member| !stays(member)).map(|(_, member)| member) {
+            member.running.iter().for_each(AbortHandle::abort);
+            change.leaving.extend(member.joining.iter().map(|rank| rank.place));
+        }
+        for worker in workers {
+            if self.members.contains_key(&worker.address) {
+                continue;
+            }
+            let joining: Vec<_> = (0..worker.ranks).map(|rank| self.joining(worker, rank, metrics)).collect();
+            change.joining.extend_from_slice(&joining);
+            change.coming.push(worker.address);
+            let member = Member { config: worker.clone(), joining, running: Vec::new() };
+            self.members.insert(worker.address, member);
+        }
+        change
+    }
+
+    fn joining(&mut self, worker: &WorkerConfig, rank: u16, metrics: &Metrics) -> Joining {
+        let place = self.next_place;
+        self.next_place += 1;
+        let metrics = metrics.worker(&self.pool, &worker.address.to_string(), rank);
+        Joining { place, address: worker.address, rank, metrics }
+    }
+
+    /// Starts the workers that have come, once the pool knows them.
+    pub(super) fn start(&mut self, change: &Change) {
+        for address in &change.coming {
+            let Some(mut member) = self.members.remove(address) else { continue };
+            member.running = self.run(&member);
+            self.members.insert(*address, member);
+        }
+    }
+
+    fn run(&self, member: &Member) -> Vec<AbortHandle> {
+        let Member { config, joining, .. } = member;
+        let mut running = Vec::new();
+        for Joining { place, address, rank, metrics } in joining {
+            // The configuration has been checked: every rank has a port.
+            let Some(events) = config.events.of_rank(*rank) else { continue };
+            let events = match events {
+                Events::Dial(endpoint) => Stream::Dial(endpoint),
+                Events::Bind(endpoint) => Stream::Door(self.doors.enter(endpoint, *address)),
+            };
+            let replay = config.replay.as_ref().and_then(|replay| replay.of_rank(*rank));
+            let source = Source {
+                engine: self.engine,
+                events,
+                replay,
+                replay_timeout: self.replay_timeout,
+                silence: SILENCE,
+            };
+            let name = format!("{}/{address}/{rank}", self.pool);
+            let subscriber = Subscriber::new(*place, name, source, self.updates.clone(), metrics.clone());
+            running.push(self.tasks.spawn(subscriber.run()));
+        }
+        if let Some(interval) = self.health_interval {
+            let ranks = joining.iter().map(|rank| (rank.place, rank.metrics.clone())).collect();
+            let updates = self.updates.clone();
+            let checker = Checker { address: config.address, interval, ranks, updates };
+            running.push(self.tasks.spawn(checker.run()));
+        }
+        running
+    }
+
+    /// Lets everyone go.
+    pub(super) fn stop(&mut self) {
+        for (_, member) in self.members.drain() {
+            member.running.iter().for_each(AbortHandle::abort);
+            member.joining.iter().for_each(|rank| rank.metrics.leave());
+        }
+    }
+
+    /// The metrics of every rank.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = &WorkerMetrics> {
+        self.members.values().flat_map(|member| &member.joining).map(|rank| &rank.metrics)
+    }
+}
