@@ -58,6 +58,8 @@ struct Replay {
     purpose: Purpose,
     /// Whether a batch has come.
     begun: bool,
+    /// Whether a batch of it was applied.
+    brought: bool,
     /// Whether one was missing at the start or in between.
     partial: bool,
     /// Live batches that wait for its end.
@@ -307,6 +309,17 @@ impl Sequence {
             // An engine that has published for long has not kept its first batches: what it has is still true.
             None => replay.partial |= frame.seq > self.first_seq,
             Some(last) if frame.seq == last.seq + 1 => {}
+            Some(last) if frame.seq > last.seq && replay.brought => {
+                // The engine has dropped a part of its own answer, as vLLM before 0.33 does where more is asked for than
+                // its socket takes at once. The rest is asked for again; each answer brings at least one batch.
+                let (purpose, from) = match replay.purpose {
+                    Purpose::Whole | Purpose::Recovery => (Purpose::Whole, last.seq + 1),
+                    Purpose::Gap | Purpose::Reconnect | Purpose::Probe => (Purpose::Gap, last.seq),
+                };
+                self.begin(purpose, from, steps);
+                self.in_a_row = 1;
+                return;
+            }
             Some(last) => {
                 replay.partial = true;
                 if frame.seq > last.seq {
@@ -316,6 +329,9 @@ impl Sequence {
                     self.forget(ResetCause::Restart, steps);
                 }
             }
+        }
+        if let Some(replay) = &mut self.replay {
+            replay.brought = true;
         }
         self.replayed.push(frame);
         self.apply(frame.clone(), steps);
@@ -350,7 +366,7 @@ impl Sequence {
     /// Begins a replay, in the place of one under way: what that holds is held on.
     fn begin(&mut self, purpose: Purpose, from: u64, steps: &mut Vec<Step>) {
         let held = self.replay.take().map(|replay| replay.held).unwrap_or_default();
-        self.replay = Some(Replay { purpose, begun: false, partial: false, held });
+        self.replay = Some(Replay { purpose, begun: false, brought: false, partial: false, held });
         self.in_a_row += 1;
         steps.push(Step::Replay { from });
     }

@@ -164,12 +164,41 @@ fn a_first_replay_that_begins_late_is_taken_as_it_is() {
 }
 
 #[test]
-fn a_hole_in_the_first_replay_resets() {
+fn what_a_replay_leaves_out_in_the_middle_is_asked_for_again() {
     Driver::new(true)
         .connected()
-        .replayed(1, [0, 1, 4, 5])
+        .replayed(1, [0, 1, 5])
+        .asks(Some(2))
+        .replayed(1, [2, 3, 5])
+        .asks(Some(4))
+        .replayed(1, [4, 5, 6])
         .ended()
-        .knows(1, 4..6)
+        .knows(1, 0..=6)
+        .was_reset(&[]);
+}
+
+#[test]
+fn what_a_gaps_replay_leaves_out_is_asked_for_again_from_the_last_batch() {
+    started(2)
+        .live(1, [9])
+        .asks(Some(2))
+        .replayed(1, [2, 3, 4, 7])
+        .asks(Some(4))
+        .replayed(1, [4, 5, 6, 7, 8])
+        .ended()
+        .knows(1, 0..=9)
+        .was_reset(&[]);
+}
+
+#[test]
+fn what_the_engine_does_not_have_even_when_asked_for_again_resets() {
+    Driver::new(true)
+        .connected()
+        .replayed(1, [0, 1, 5])
+        .asks(Some(2))
+        .replayed(1, [5, 6])
+        .ended()
+        .knows(1, 5..=6)
         .was_reset(&[ResetCause::Gap]);
 }
 
