@@ -10,6 +10,7 @@
 //! * [`pool`] owns the index over the caches of the workers that serve the same model.
 //! * [`feed`] answers the publishers in the Envoys.
 //! * [`server`] puts it behind HTTP, with health and [`metrics`]; [`config`] says what there is.
+//! * [`inspect`] is what people may ask of a pool.
 //! * [`replay`] feeds recordings through the same decoding and index.
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod config;
 pub mod engine;
 pub mod feed;
 pub mod health;
+pub mod inspect;
 pub mod metrics;
 pub mod pool;
 pub mod replay;

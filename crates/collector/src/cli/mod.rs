@@ -1,8 +1,12 @@
 //! The command line.
 
+mod explain;
+mod http;
+mod inspect;
 mod logging;
 mod replay;
 mod run;
+mod table;
 mod watch;
 
 use std::process::ExitCode;
@@ -21,6 +25,8 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Replay(replay::Arguments),
+    Inspect(inspect::Arguments),
+    Explain(explain::Arguments),
 }
 
 /// What the command line says is wrong, or what the user wrote.
@@ -31,6 +37,8 @@ pub(crate) fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("warmroute-collector: {error:#}");

@@ -14,6 +14,7 @@ use warmroute_index::{Applied, EventError};
 
 use super::labels::{EventLabels, OutcomeLabels, ReasonLabels, WorkerLabels};
 use crate::engine::{GapOutcome, ReplayOutcome, ResetCause};
+use crate::inspect::Received;
 use crate::pool::Refusal;
 use crate::wire::Batch;
 
@@ -235,6 +236,24 @@ impl WorkerMetrics {
         self.families.last_event_age.remove(&self.labels);
         for reason in Refusal::REASONS {
             self.families.refused.remove(&self.reason(reason));
+        }
+    }
+
+    /// What has been received of it.
+    pub fn received(&self) -> Received {
+        let all = &self.families;
+        let gaps = |outcome: GapOutcome| all.gaps.get_or_create(&self.outcome(outcome.as_str())).get();
+        let replays =
+            |outcome: ReplayOutcome| all.replays.get_or_create(&self.outcome(outcome.as_str())).get();
+        Received {
+            frames: self.frames.get(),
+            undecodable_frames: all.undecodable.get_or_create(&self.labels).get(),
+            gaps_recovered: gaps(GapOutcome::Recovered),
+            gaps_unrecovered: gaps(GapOutcome::Unrecovered),
+            replays_complete: replays(ReplayOutcome::Complete),
+            replays_partial: replays(ReplayOutcome::Partial),
+            replays_failed: replays(ReplayOutcome::Failed),
+            last_event_age_seconds: self.last_event.age_seconds(),
         }
     }
 

@@ -7,26 +7,32 @@ mod crew;
 mod generations;
 mod owner;
 mod refusal;
+mod reports;
 mod roster;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use warmroute_index::Stats;
 use warmroute_routing::feed::Request;
-use warmroute_routing::page::Generation;
+use warmroute_routing::page::{Generation, Slot};
 
 use self::crew::Crew;
 pub use self::crew::Tasks;
 use self::owner::{Ask, Owner};
 pub use self::refusal::Refusal;
+use self::reports::Listed;
 use crate::config::{PoolConfig, WorkerConfig};
 use crate::feed::Answer;
+use crate::inspect::{ByTier, Explanation, PoolReport, Question, WorkerReport};
 use crate::metrics::{Metrics, PoolMetrics, WorkerMetrics};
 
 /// Updates that may wait for the owner. Each may hold a batch.
 const UPDATES: usize = 256;
+/// Pages that are counted at once: whoever else asks waits for so many only.
+const PAGES_AT_ONCE: u32 = 256;
 /// Questions that may wait for the owner.
 const ASKS: usize = 64;
 
@@ -154,6 +160,68 @@ impl Pool {
     /// The collector stops.
     pub async fn answer(&self, request: Request) -> Result<Answer, PoolEnded> {
         self.ask(|reply| Ask::Feed(request, reply)).await
+    }
+
+    /// What each worker has of a prompt.
+    ///
+    /// # Errors
+    ///
+    /// The collector stops.
+    pub async fn explain(&self, question: Question) -> Result<Explanation, PoolEnded> {
+        self.ask(|reply| Ask::Explain(question, reply)).await
+    }
+
+    /// The workers, with what they hold. The pages are counted one after another while the index goes on: a block that
+    /// comes or goes meanwhile may be counted or not. Where a new generation begins meanwhile, all are counted again.
+    ///
+    /// # Errors
+    ///
+    /// The collector stops.
+    pub async fn report(&self) -> Result<PoolReport, PoolEnded> {
+        let (listed, counts, stats) = loop {
+            let generation = self.view.borrow().generation;
+            let listed = self.ask(Ask::List).await?;
+            let stats = self.ask(Ask::Stats).await?;
+            if let Some(counts) = self.count(generation, stats.pages).await? {
+                break (listed, counts, stats);
+            }
+        };
+        let workers = listed.into_iter().map(|Listed { slot, report }| {
+            let blocks = slot.and_then(|slot| counts.get(&slot).copied()).unwrap_or_default();
+            WorkerReport { blocks, ..report }
+        });
+        Ok(PoolReport {
+            pool: self.name().to_owned(),
+            engine: self.config.engine.to_string(),
+            block_size: self.config.block_size,
+            ready: stats.ready,
+            blocks: stats.index.blocks,
+            unpublished: stats.index.unpublished,
+            orphans: stats.index.orphans,
+            names: stats.index.names,
+            pages: stats.pages,
+            workers: workers.collect(),
+        })
+    }
+
+    /// The published blocks by slot; none if a new generation begins meanwhile.
+    async fn count(
+        &self,
+        generation: Generation,
+        pages: u32,
+    ) -> Result<Option<HashMap<Slot, ByTier>>, PoolEnded> {
+        let mut counts = HashMap::<Slot, ByTier>::new();
+        let mut next = 0;
+        while next < pages {
+            let end = next.saturating_add(PAGES_AT_ONCE).min(pages);
+            let census = self.ask(|reply| Ask::Count(next..end, reply)).await?;
+            if census.generation != generation {
+                return Ok(None);
+            }
+            census.blocks.iter().for_each(|(slot, blocks)| counts.entry(*slot).or_default().add(blocks));
+            next = end;
+        }
+        Ok(Some(counts))
     }
 
     /// Brings the pool's gauges, and those of its workers, up to now.

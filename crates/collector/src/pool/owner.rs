@@ -1,5 +1,6 @@
 //! The task that owns a pool's index.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,16 +10,19 @@ use tracing::{debug, info, warn};
 use warmroute_index::event::Event;
 use warmroute_index::{EventError, Index, IndexError, Options, WorkerIdentity};
 use warmroute_routing::feed::Request;
+use warmroute_routing::hash::Namespace;
 use warmroute_routing::page::PageBits;
 use warmroute_routing::pool::Pool as PublishedPool;
 
 use super::crew::Joining;
 use super::generations::Generations;
+use super::reports::{self, Census, Listed};
 use super::roster::Roster;
 use super::{PoolStats, Refusal, View};
 use crate::config::PoolConfig;
 use crate::engine::{News, Update};
 use crate::feed::{self, Answer};
+use crate::inspect::{Explanation, Question};
 use crate::metrics::PoolMetrics;
 use crate::wire::{Engine, Unsupported};
 
@@ -36,6 +40,12 @@ pub(super) enum Ask {
     Feed(Request, oneshot::Sender<Answer>),
     /// Workers have left, and others come.
     Change { leaving: Vec<u64>, joining: Vec<Joining>, done: oneshot::Sender<()> },
+    /// What a prompt would find.
+    Explain(Question, oneshot::Sender<Explanation>),
+    /// Every worker, without its blocks.
+    List(oneshot::Sender<Vec<Listed>>),
+    /// The blocks of some pages.
+    Count(Range<u32>, oneshot::Sender<Census>),
     /// How large everything is.
     Stats(oneshot::Sender<PoolStats>),
 }
@@ -295,6 +305,20 @@ impl Owner {
                 self.missing = self.roster.missing();
                 self.look_around();
                 let _ = done.send(());
+            }
+            Ask::Explain(question, reply) => {
+                let lora = question.lora.as_deref();
+                let adapter = lora.filter(|name| self.base_models.iter().all(|base| base != name));
+                let namespace = Namespace::new(adapter, question.salt.as_deref());
+                let explanation =
+                    reports::explain(&self.name, &question, namespace, &self.roster, &mut self.index);
+                let _ = reply.send(explanation);
+            }
+            Ask::List(reply) => {
+                let _ = reply.send(reports::list(&self.roster, &self.index));
+            }
+            Ask::Count(pages, reply) => {
+                let _ = reply.send(Census::take(&mut self.index, pages));
             }
             Ask::Stats(reply) => {
                 let _ = reply.send(self.stats());

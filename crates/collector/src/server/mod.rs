@@ -1,5 +1,6 @@
 //! The collector at work: pools behind an HTTP server.
 
+mod admin;
 mod feed;
 mod health;
 mod metrics;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::get;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -113,6 +115,11 @@ impl Server {
 fn router(state: AppState) -> Router {
     Router::new()
         .route("/v1/pools/{pool}/feed", get(feed::feed))
+        .route("/v1/pools/{pool}/workers", get(admin::workers))
+        .route(
+            "/v1/pools/{pool}/explain",
+            post(admin::explain).layer(DefaultBodyLimit::max(admin::MAX_QUESTION_BYTES)),
+        )
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics::metrics))

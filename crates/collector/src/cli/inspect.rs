@@ -1,0 +1,104 @@
+//! `inspect`: what the workers of a running collector hold, and how they fare.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use warmroute_collector::inspect::{PoolReport, WorkerReport};
+
+use super::http::Collector;
+use super::table::Table;
+
+/// Shows the workers of a running collector: state, blocks by tier, gaps, replays, age of the last event.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    collector: Collector,
+    /// The pool; all of them if it is not given.
+    #[arg(long)]
+    pool: Option<String>,
+    /// Prints JSON, a line for each pool.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Readiness {
+    pools: BTreeMap<String, IgnoredAny>,
+}
+
+/// Runs it.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let pools = match &arguments.pool {
+        Some(pool) => vec![pool.clone()],
+        None => arguments.collector.get::<Readiness>("/readyz")?.pools.into_keys().collect(),
+    };
+    for pool in pools {
+        let report: PoolReport = arguments.collector.get(&format!("/v1/pools/{pool}/workers"))?;
+        if arguments.json {
+            println!("{}", serde_json::to_string(&report)?);
+        } else {
+            print!("{}", render(&report));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(report: &PoolReport) -> String {
+    let mut table = Table::new([
+        "WORKER",
+        "RANK",
+        "STATE",
+        "EVENTS",
+        "HEALTH",
+        "GPU",
+        "CPU",
+        "DISK",
+        "EXTERNAL",
+        "GAPS (LOST)",
+        "REPLAYS (FAILED)",
+        "LAST EVENT",
+    ]);
+    report.workers.iter().for_each(|worker| row(&mut table, worker));
+    let PoolReport { pool, engine, block_size, ready, blocks, unpublished, orphans, names, pages, .. } =
+        report;
+    let ready = if *ready { "ready" } else { "not ready" };
+    let refused: String = report
+        .workers
+        .iter()
+        .filter_map(|worker| {
+            let why = worker.refused.as_ref()?;
+            Some(format!("refused: {}/{}: {why}\n", worker.worker, worker.rank))
+        })
+        .collect();
+    format!(
+        "pool {pool}: {engine}, {ready}, {blocks} blocks of {block_size} tokens in {pages} pages, {unpublished} \
+         unpublished, {orphans} orphans, {names} names\n{}{refused}",
+        table.render()
+    )
+}
+
+fn row(table: &mut Table, worker: &WorkerReport) {
+    let WorkerReport { blocks, received, .. } = worker;
+    let gaps = received.gaps_recovered + received.gaps_unrecovered;
+    let replays = received.replays_complete + received.replays_partial + received.replays_failed;
+    table.row([
+        worker.worker.clone(),
+        worker.rank.to_string(),
+        worker.state.clone(),
+        tell(worker.connected, "connected", "lost"),
+        tell(worker.healthy, "ok", "failing"),
+        blocks.gpu.to_string(),
+        blocks.cpu.to_string(),
+        blocks.disk.to_string(),
+        blocks.external.to_string(),
+        format!("{gaps} ({})", received.gaps_unrecovered),
+        format!("{replays} ({})", received.replays_failed),
+        received.last_event_age_seconds.map_or_else(|| "never".to_owned(), |age| format!("{age:.1} s ago")),
+    ]);
+}
+
+fn tell(is_so: Option<bool>, yes: &str, no: &str) -> String {
+    is_so.map_or("-", |is_so| if is_so { yes } else { no }).to_owned()
+}
