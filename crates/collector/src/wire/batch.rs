@@ -42,6 +42,9 @@ pub enum BadEvent {
     /// The payload ends inside the event, or holds a byte that is no msgpack: what follows is lost with it.
     #[error("payload is cut or damaged inside an event")]
     Cut,
+    /// It and all that follow are more than one payload may hold.
+    #[error("payload holds more events than are read of one")]
+    TooMany,
     /// No array and no map, or without a type.
     #[error("event has no type")]
     Untyped,
@@ -106,6 +109,7 @@ impl BadEvent {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Cut => "cut",
+            Self::TooMany => "too_many",
             Self::Untyped => "untyped",
             Self::Field { .. } => "field",
         }

@@ -4,8 +4,8 @@
 //! frames --Message::parse--> sequence number, payload --Adapter::decode--> Batch of events
 //! ```
 //!
-//! The engines share one family of formats ([`events`] reads it) and differ in what the fields mean: one module for each
-//! ([`vllm`], [`sglang`], [`trtllm`], [`llmd_sim`]), all of them behind [`Adapter`]. An adapter keeps what an engine says
+//! The engines share one family of formats (`events` reads it) and differ in what the fields mean: one module for each
+//! (`vllm`, `sglang`, `trtllm`, `llmd_sim`), all of them behind [`Adapter`]. An adapter keeps what an engine says
 //! only once, so there is one for each rank of each engine. What an adapter cannot read costs no more than itself: a
 //! payload that is no batch is an error, an event that is no event is counted in its batch.
 

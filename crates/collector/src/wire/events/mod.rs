@@ -77,6 +77,10 @@ enum Kind {
     Cleared,
 }
 
+/// Events in one payload. An engine's step has some hundreds; a payload of 64 MiB could claim as many millions, and each
+/// takes far more memory once it is read.
+const MAX_EVENTS: usize = 1_000_000;
+
 /// Reads one payload: see [`super::Adapter::decode`].
 pub(super) fn decode(payload: &[u8], dialect: &mut impl Dialect) -> Result<Batch, PayloadError> {
     let mut events = Cursor::new(payload);
@@ -86,6 +90,10 @@ pub(super) fn decode(payload: &[u8], dialect: &mut impl Dialect) -> Result<Batch
         return Ok(Batch { unsupported: Some(unsupported), ..batch });
     }
     for _ in 0..count {
+        if batch.len() >= MAX_EVENTS {
+            batch.bad.push(BadEvent::TooMany);
+            break;
+        }
         let Ok(event) = events.value() else {
             // Where the next event begins is not known: the rest is lost, the events before it are not.
             batch.bad.push(BadEvent::Cut);

@@ -85,6 +85,15 @@ fn hashes_are_equal_as_integers_of_either_sign_and_as_bytes() {
 }
 
 #[test]
+fn a_payload_of_more_events_than_any_engine_sends_is_read_only_so_far() {
+    // [nil, [nil, nil, ...]], the second list claiming three million.
+    let payload = [&[0x92, 0xc0, 0xdd][..], &3_000_000u32.to_be_bytes(), &vec![0xc0; 3_000_000]].concat();
+    let batch = Adapter::new(Engine::Vllm).decode(&payload).unwrap();
+    assert!(batch.len() <= 1_000_001);
+    assert_eq!(batch.bad.last(), Some(&BadEvent::TooMany));
+}
+
+#[test]
 fn a_bad_event_costs_only_itself() {
     let batch = decode(&json!([
         ["BlockRemoved", [1]],
