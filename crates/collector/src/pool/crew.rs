@@ -77,6 +77,16 @@ impl Tasks {
     }
 }
 
+// === impl Member ===
+
+impl Member {
+    /// Stops listening to it. Its gauges go before those of one that may come in its place.
+    fn stop(&self) {
+        self.running.iter().for_each(AbortHandle::abort);
+        self.joining.iter().for_each(|rank| rank.metrics.leave());
+    }
+}
+
 // === impl Crew ===
 
 impl Crew {
@@ -100,7 +110,7 @@ impl Crew {
         let mut change = Change::default();
         let stays = |member: &Member| workers.contains(&member.config);
         for member in self.members.extract_if(|_, member| !stays(member)).map(|(_, member)| member) {
-            member.running.iter().for_each(AbortHandle::abort);
+            member.stop();
             change.leaving.extend(member.joining.iter().map(|rank| rank.place));
         }
         for worker in workers {
@@ -165,10 +175,7 @@ impl Crew {
 
     /// Lets everyone go.
     pub(super) fn stop(&mut self) {
-        for (_, member) in self.members.drain() {
-            member.running.iter().for_each(AbortHandle::abort);
-            member.joining.iter().for_each(|rank| rank.metrics.leave());
-        }
+        self.members.drain().for_each(|(_, member)| member.stop());
     }
 
     /// The metrics of every rank.

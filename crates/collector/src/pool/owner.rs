@@ -248,7 +248,6 @@ impl Owner {
         for place in leaving {
             if let Some(row) = self.roster.leave(*place) {
                 self.index.remove_worker(row.id);
-                row.metrics.leave();
                 self.purging = true;
             }
         }

@@ -63,16 +63,17 @@ impl Session {
         if worker.last.is_some_and(|last| seq <= last) {
             self.summary.resets += 1;
             worker.adapter.reset();
-            if let Some((index, id)) = worker.place {
-                self.indexes.get_mut(index).into_iter().for_each(|index| index.reset_worker(id));
-            }
+            forget(&mut self.indexes, worker.place);
         }
         worker.last = Some(seq);
         match worker.adapter.decode(payload) {
             Ok(batch) => {
                 self.summary.events += batch.len() as u64;
                 self.summary.bad_events += batch.bad.len() as u64;
-                self.summary.unsupported += u64::from(batch.unsupported.is_some());
+                if batch.unsupported.is_some() {
+                    self.summary.unsupported += 1;
+                    forget(&mut self.indexes, worker.place);
+                }
                 batch.events.iter().for_each(|event| self.apply(&identity, event));
             }
             Err(_) => self.summary.undecodable_frames += 1,
@@ -126,6 +127,15 @@ impl Session {
             Some(index) => Answer::look_up(query, index),
             None => Answer::unknown(query, self.options.block_size),
         }
+    }
+}
+
+/// All that was known of a worker is void.
+fn forget(indexes: &mut [Index], place: Option<(usize, WorkerId)>) {
+    if let Some((index, id)) = place
+        && let Some(index) = indexes.get_mut(index)
+    {
+        index.reset_worker(id);
     }
 }
 
