@@ -1,18 +1,24 @@
 //! What an engine sends, as the collector takes it: the frames of a message, and payloads one after the other into one
-//! adapter, which remembers what it is told once.
+//! adapter, which remembers what it is told once. Every engine's adapter reads every payload: what one of them sends is
+//! hostile to the others.
 //!
 //! The input is frames, each with its length in two bytes before it; what is left is one more.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use warmroute_collector::wire::{Adapter, Message};
+use warmroute_collector::wire::{Adapter, Engine, Message, worker_of_topic};
 
 fuzz_target!(|bytes: &[u8]| {
     let frames = frames(bytes);
-    let _ = Message::parse(&frames);
-    let mut adapter = Adapter::vllm();
-    for payload in &frames {
+    let _ = (Message::parse(&frames), frames.iter().map(|topic| worker_of_topic(topic)).count());
+    for engine in Engine::ALL {
+        read_all(Adapter::new(engine), &frames);
+    }
+});
+
+fn read_all(mut adapter: Adapter, frames: &[&[u8]]) {
+    for payload in frames {
         let mut twin = adapter.clone();
         let read = adapter.decode(payload);
         assert_eq!(format!("{read:?}"), format!("{:?}", twin.decode(payload)), "not the same twice");
@@ -23,10 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     adapter.reset();
-    for payload in &frames {
+    for payload in frames {
         let _ = adapter.decode(payload);
     }
-});
+}
 
 fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut frames = Vec::new();
