@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A subscriber (`subscriber`) owns the sockets of one rank (`socket`, `replay`) and keeps them alive for ever. Engines
-//! that dial come in through a door (`door`), which several may share. The rules of order are in `sequence`, free of sockets. The way to the pool is a bounded channel: a pool that cannot keep
-//! up slows the sockets down, and the engine's own queue takes the rest.
+//! that dial come in through a door (`door`), which several may share. The rules of order are in `sequence`, free of
+//! sockets. The way to the pool is a bounded channel: a pool that cannot keep up slows the sockets down, and the engine's
+//! own queue takes the rest.
 
 mod backoff;
 mod door;

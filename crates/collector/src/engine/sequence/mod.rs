@@ -1,9 +1,10 @@
 //! The order of one rank's batches: what to apply, when to forget, what to ask for again.
 //!
 //! An engine numbers its batches from 0 (llm-d's simulator: from 1) at each start, publishes each once, and may keep the
-//! last ones for a replay. The index is right only if every batch is applied once and in order: a removal that is lost leaves a block that is not
-//! there. So wherever a batch may have been missed, either a replay closes the gap, or the worker is *reset*: all that is
-//! known of it is forgotten. That is always sound, since blocks that are stored later under a forgotten parent wait.
+//! last ones for a replay. The index is right only if every batch is applied once and in order: a removal that is lost
+//! leaves a block that is not there. So wherever a batch may have been missed, either a replay closes the gap, or the
+//! worker is *reset*: all that is known of it is forgotten. That is always sound, since blocks that are stored later under
+//! a forgotten parent wait.
 //!
 //! ```text
 //!              live batch is the next one: apply                  live batch comes: hold
