@@ -1,7 +1,7 @@
 //! What each worker has in hand of the proxy's requests.
 //!
 //! A VM keeps the books of the requests that it sent itself, exactly; what the other threads' VMs sent is read from shared
-//! data, and this VM's books are written there, at most once in [`BETWEEN_WRITES_US`].
+//! data, and this VM's books are written there, at most once a millisecond.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Json;
-use axum::http::{HeaderMap, Method, Uri};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::IntoResponse;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// A server that answers every request, after as many milliseconds as its header `x-delay-ms` says, with its own address and with what it was sent, as JSON:
+/// A server that answers every request, after as many milliseconds as its header `x-delay-ms` says and where it is not sent
+/// elsewhere by `x-redirect-to`, with its own address and with what it was sent, as JSON:
 /// `{"served_by","method","path","headers":{name: value},"body_bytes"}`.
 #[derive(Debug)]
 pub struct Upstream {
@@ -33,19 +36,25 @@ impl Upstream {
             {
                 tokio::time::sleep(Duration::from_millis(delay)).await;
             }
+            if let Some(target) =
+                headers.get("x-redirect-to").filter(|target| target.as_bytes() != uri.path().as_bytes())
+            {
+                return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target.clone())]).into_response();
+            }
             let headers: Value = headers
                 .iter()
                 .map(|(name, value)| {
                     (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
                 })
                 .collect();
-            Json(json!({
+            let echo = Json(json!({
                 "served_by": address.to_string(),
                 "method": method.as_str(),
                 "path": uri.path(),
                 "headers": headers,
                 "body_bytes": body.len(),
-            }))
+            }));
+            echo.into_response()
         };
         let app = axum::Router::new().fallback(echo).layer(axum::extract::DefaultBodyLimit::disable());
         let task = tokio::spawn(async move {

@@ -111,3 +111,39 @@ async fn the_filters_input_headers_do_not_reach_the_upstream() -> Result<()> {
     }
     proxy.stop().await
 }
+
+#[tokio::test]
+async fn after_an_internal_redirect_the_request_is_decided_anew() -> Result<()> {
+    let (warm, other) = (Upstream::start().await?, Upstream::start().await?);
+    let workers = [warm.address(), other.address()];
+    let prompt = tokens(1, 320);
+    let index = ScriptedIndex::new(101, 4, &workers).with(warm.address(), &prompt);
+    let feed = ScriptedFeed::start(move |request| {
+        if index.is_known_to(&request) { Reply::Hold } else { Reply::Bytes(index.all()) }
+    })
+    .await?;
+    let mut options = ProxyOptions::new("redirect", &workers, feed.address())?;
+    options.edit = Some(|bootstrap| {
+        let route = bootstrap
+            .connection_manager("warmroute")?
+            .pointer_mut("/route_config/virtual_hosts/0/routes/0/route");
+        let route = route.and_then(Value::as_object_mut).context("no route")?;
+        route.insert("internal_redirect_policy".to_owned(), json!({ "redirect_response_codes": [307] }));
+        Ok(())
+    });
+    let proxy = options.start().await?;
+    proxy.wait_until_steered_to(warm.address(), &prompt).await?;
+    // The second time round the filter sees what it made of the request the first time; the path is one that it reads.
+    for _ in 0..8 {
+        let echo = proxy.send(&prompt, &[("x-redirect-to", "/generate")]).await?;
+        ensure!(echo.served_by == warm.address(), "{echo:?}");
+        ensure!(echo.headers.get(DESTINATION).is_none(), "{echo:?}");
+    }
+    // To a path that it does not read, the request is balanced, whatever was decided before.
+    let mut served = std::collections::BTreeSet::new();
+    for _ in 0..24 {
+        served.insert(proxy.send(&prompt, &[("x-redirect-to", "/elsewhere")]).await?.served_by);
+    }
+    ensure!(served.len() == 2, "all went to {served:?}");
+    proxy.stop().await
+}
