@@ -105,6 +105,13 @@ impl IndexReader {
         Ok(Snapshot { view, set: published.set, age_us })
     }
 
+    /// How long ago the collector was last heard, in microseconds; none if it never was.
+    pub fn age_us(&self, host: &impl Host, now_us: u64) -> Option<u64> {
+        let value = host.shared(self.keys.published())?;
+        let published = Published::decode(&value.bytes).ok()?;
+        Some(now_us.saturating_sub(published.heard_at_us))
+    }
+
     /// The pool of a published value, decoded anew only where its bytes have changed.
     fn view(&mut self, published: &Published<'_>, ledger: &mut Ledger) -> Option<Rc<PoolView>> {
         if let Some(view) = self.pool.as_ref().filter(|_| self.pool_bytes == published.pool) {

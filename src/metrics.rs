@@ -106,6 +106,11 @@ impl RequestMetrics {
         record(host, self.held_bytes, bytes);
     }
 
+    /// Tells how old the index is.
+    pub fn index_age(&self, host: &impl Host, age_us: u64) {
+        record(host, self.index_age_ms, age_us / 1000);
+    }
+
     /// Counts a decision that took so long.
     pub fn count(&self, host: &impl Host, decision: &Decision, steers: bool, decision_us: u64) {
         let counter = match decision {
@@ -121,7 +126,6 @@ impl RequestMetrics {
         add(host, self.prompt_blocks, u64::from(lookup.prompt_blocks));
         add(host, self.page_reads, u64::from(lookup.reads));
         record(host, self.decision_us, decision_us);
-        record(host, self.index_age_ms, lookup.index_age_us / 1000);
         if let Decision::Route(route) = decision {
             add(host, self.cached_blocks, u64::from(route.cached_blocks));
         }

@@ -49,7 +49,12 @@ pub struct Filter {
     pub waiting: Waiting<Weak<RefCell<Exchange>>>,
     /// Spreads ties: a number that differs from request to request.
     tie: u64,
+    /// When it was last told how old the indexes are, in microseconds.
+    age_told_at_us: u64,
 }
+
+/// How often it is told how old the indexes are, in microseconds.
+const BETWEEN_AGES_US: u64 = 1_000_000;
 
 #[derive(Debug)]
 struct PoolState {
@@ -139,6 +144,7 @@ impl Filter {
             failures: Failures::default(),
             waiting: Waiting::default(),
             tie: seed,
+            age_told_at_us: 0,
         }
     }
 
@@ -208,8 +214,19 @@ impl Filter {
     }
 
     /// Tells the other threads what is in flight here: what has changed since the last request, and that this VM lives.
+    /// Tells the operator how old each index is: most of all where nobody refreshes it any more.
     pub fn tick(&mut self, host: &impl Host) {
-        self.ledger.write(host, host.now_us());
+        let now_us = host.now_us();
+        self.ledger.write(host, now_us);
+        if now_us.saturating_sub(self.age_told_at_us) < BETWEEN_AGES_US {
+            return;
+        }
+        self.age_told_at_us = now_us;
+        for pool in &self.pools {
+            if let Some(age_us) = pool.index.age_us(host, now_us) {
+                pool.metrics.index_age(host, age_us);
+            }
+        }
     }
 
     /// What the endpoint at an address has in hand, for tests and reports.

@@ -467,3 +467,17 @@ fn the_rank_is_named_only_where_there_are_ranks_and_every_endpoint_listed_has_it
     assert_eq!(serve(&host, &mut filter, 8001, "200").as_deref(), Some("127.0.0.1:8001"));
     assert_eq!(host.request_header("x-data-parallel-rank").as_deref(), Some(&b"1"[..]));
 }
+
+#[test]
+fn the_indexs_age_is_told_where_nobody_refreshes_it_any_more() {
+    let host = host();
+    let mut filter = filter(&host, plain());
+    for now_s in 1..=60 {
+        host.now_us.set(now_s * 1_000_000);
+        filter.tick(&host);
+        filter.tick(&host);
+    }
+    let metrics = host.metrics.borrow();
+    let (_, sum, times) = metrics.iter().find(|(name, ..)| name == "warmroute_index_age_ms;pool=p").unwrap();
+    assert_eq!((*sum, *times), ((1..=60).map(|now_s| now_s * 1000).sum(), 60));
+}
