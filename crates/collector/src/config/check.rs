@@ -33,6 +33,7 @@ pub(super) fn config(raw: RawConfig) -> Result<Config, ConfigError> {
         pools.push(pool(&path, raw)?);
     }
     doors(&pools)?;
+    dialled_once(&pools)?;
     Ok(Config { listen, ready_timeout, pools })
 }
 
@@ -46,6 +47,31 @@ fn doors(pools: &[PoolConfig]) -> Result<(), ConfigError> {
                 if *owners.entry(port).or_insert(i) != i {
                     let message = format!("workers of another pool dial port {port} too");
                     return Err(refused(format!("pools[{i}].workers[{j}].events"), message));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A port of an engine's tells of one rank: two workers at one would each be credited with what the other holds.
+fn dialled_once(pools: &[PoolConfig]) -> Result<(), ConfigError> {
+    let mut owners = HashMap::new();
+    for (i, pool) in pools.iter().enumerate() {
+        for (j, worker) in pool.workers.iter().enumerate() {
+            let Events::Dial(events) = &worker.events else { continue };
+            let endpoints = [("events", Some(events)), ("replay", worker.replay.as_ref())];
+            for (name, endpoint) in
+                endpoints.into_iter().filter_map(|(name, endpoint)| Some((name, endpoint?)))
+            {
+                for rank in (0..worker.ranks).filter_map(|rank| endpoint.of_rank(rank)) {
+                    if let Some((i2, j2)) =
+                        owners.insert(rank.clone(), (i, j)).filter(|owner| *owner != (i, j))
+                    {
+                        let message =
+                            format!("pools[{i2}].workers[{j2}] has {rank} already: each rank has its own");
+                        return Err(refused(format!("pools[{i}].workers[{j}].{name}"), message));
+                    }
                 }
             }
         }

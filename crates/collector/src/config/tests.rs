@@ -105,6 +105,22 @@ fn a_value_that_cannot_be_is_named_and_told_what_to_write() {
 }
 
 #[test]
+fn no_two_workers_have_one_endpoint() {
+    let pool = |workers: &str| format!("pools: [{{name: p, block_size: 16, workers: [{workers}]}}]");
+    let worker = |port: u16, events: u16, ranks: u16| {
+        format!("{{address: '1.1.1.1:{port}', events: 'tcp://a:{events}', data_parallel_size: {ranks}}}")
+    };
+    let message = refusal(&pool(&[worker(1, 5557, 1), worker(2, 5557, 1)].join(",")));
+    assert!(
+        message.contains("pools[0].workers[1].events") && message.contains("pools[0].workers[0]"),
+        "{message}"
+    );
+    let message = refusal(&pool(&[worker(1, 5557, 4), worker(2, 5560, 1)].join(",")));
+    assert!(message.contains("pools[0].workers[1].events"), "{message}");
+    Config::parse(&pool(&[worker(1, 5557, 4), worker(2, 5561, 1)].join(","))).unwrap();
+}
+
+#[test]
 fn engines_dial_a_port_that_belongs_to_one_pool() {
     let worker = |port: u16| format!("{{address: '1.1.1.1:{port}', events: 'bind tcp://0.0.0.0:5557'}}");
     let pool = |name: &str, workers: &str| {
