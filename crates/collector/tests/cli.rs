@@ -153,7 +153,8 @@ fn takes_over_a_configuration_that_changes_and_keeps_the_old_one_where_it_is_inv
     collector.has(&known("llama", 1));
 
     // The file is looked at each second.
-    let worker = |port: u16| format!("{{address: '127.0.0.1:{port}', events: 'tcp://127.0.0.1:1'}}");
+    let worker =
+        |port: u16| format!("{{address: '127.0.0.1:{port}', events: 'tcp://127.0.0.1:{}'}}", port - 8000);
     let two = CONFIG.replace("workers: [", &format!("workers: [{}, ", worker(8002)));
     std::fs::write(&config.0, &two).unwrap();
     collector.has(&known("llama", 2));
