@@ -33,7 +33,6 @@ pub(super) fn config(raw: RawConfig) -> Result<Config, ConfigError> {
         pools.push(pool(&path, raw)?);
     }
     doors(&pools)?;
-    dialled_once(&pools)?;
     Ok(Config { listen, ready_timeout, pools })
 }
 
@@ -54,24 +53,19 @@ fn doors(pools: &[PoolConfig]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A port of an engine's tells of one rank: two workers at one would each be credited with what the other holds.
-fn dialled_once(pools: &[PoolConfig]) -> Result<(), ConfigError> {
+/// A port of an engine's tells of one rank: two workers at one would each be credited with what the other holds. Two pools
+/// may follow the same engines.
+fn dialled_once(path: &str, workers: &[WorkerConfig]) -> Result<(), ConfigError> {
     let mut owners = HashMap::new();
-    for (i, pool) in pools.iter().enumerate() {
-        for (j, worker) in pool.workers.iter().enumerate() {
-            let Events::Dial(events) = &worker.events else { continue };
-            let endpoints = [("events", Some(events)), ("replay", worker.replay.as_ref())];
-            for (name, endpoint) in
-                endpoints.into_iter().filter_map(|(name, endpoint)| Some((name, endpoint?)))
-            {
-                for rank in (0..worker.ranks).filter_map(|rank| endpoint.of_rank(rank)) {
-                    if let Some((i2, j2)) =
-                        owners.insert(rank.clone(), (i, j)).filter(|owner| *owner != (i, j))
-                    {
-                        let message =
-                            format!("pools[{i2}].workers[{j2}] has {rank} already: each rank has its own");
-                        return Err(refused(format!("pools[{i}].workers[{j}].{name}"), message));
-                    }
+    for (i, worker) in workers.iter().enumerate() {
+        let Events::Dial(events) = &worker.events else { continue };
+        let endpoints = [("events", Some(events)), ("replay", worker.replay.as_ref())];
+        for (name, endpoint) in endpoints.into_iter().filter_map(|(name, endpoint)| Some((name, endpoint?))) {
+            for rank in (0..worker.ranks).filter_map(|rank| endpoint.of_rank(rank)) {
+                if let Some(owner) = owners.insert(rank.clone(), i).filter(|owner| *owner != i) {
+                    let message =
+                        format!("{path}.workers[{owner}] has {rank} already: each rank has its own");
+                    return Err(refused(format!("{path}.workers[{i}].{name}"), message));
                 }
             }
         }
@@ -102,8 +96,10 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     let max_orphans = number(field("max_orphans"), raw.max_orphans, 0..=1 << 24)? as usize;
     let replay_timeout = millis(field("replay_timeout_ms"), raw.replay_timeout_ms, 1..=600_000)?;
     let health_interval = millis(field("health_interval_ms"), raw.health_interval_ms, 0..=3_600_000)?;
+    let workers = workers(&field("workers"), raw.workers)?;
+    dialled_once(path, &workers)?;
     Ok(PoolConfig {
-        workers: workers(&field("workers"), raw.workers)?,
+        workers,
         name: raw.name,
         engine,
         block_size,
