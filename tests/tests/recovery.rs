@@ -10,14 +10,20 @@ use warmroute_e2e::{Client, Stack, tokens, wait};
 const DEADLINE: Duration = Duration::from_secs(30);
 const PROMPT_TOKENS: usize = 512;
 
-/// Sends a prompt through Envoy until it is steered to the engine of that number.
+/// What the filter decides about a prompt. The prompt is in a header, and the engine refuses the rest: nothing is computed.
+async fn decision_on(stack: &Stack, prompt: &[u32]) -> Result<String> {
+    let list = prompt.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let probe = Client::http1(stack.url())?.post("/generate").header("x-warmroute-tokens", list).body("");
+    let response = probe.send().await?;
+    Ok(response.headers().get("x-warmroute-decision").context("no decision")?.to_str()?.to_owned())
+}
+
+/// Waits until a prompt is steered to the engine of that number.
 async fn wait_until_steered(stack: &Stack, engine: usize, prompt: &[u32]) -> Result<()> {
     let address = stack.engines().get(engine).context("no such engine")?.address();
-    let client = Client::http1(stack.url())?;
     let told = format!("steered worker={address} ");
     let waited = wait::until_ok(DEADLINE, format!("steering to {address}"), async || {
-        let answer = client.complete(prompt, 1).await?;
-        let decision = answer.decision().unwrap_or_default();
+        let decision = decision_on(stack, prompt).await?;
         ensure!(decision.starts_with(&told), "{decision}");
         Ok(())
     });
@@ -108,12 +114,8 @@ async fn an_engine_that_restarts_on_its_port_has_its_old_blocks_forgotten() -> R
     wait_until_steered(&stack, 0, &after).await?;
 
     // Where nobody holds the old prompt, nobody is named; it was not computed anywhere else.
-    let list = before.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let client = Client::http1(stack.url())?;
     wait::until_ok(DEADLINE, "the old blocks to be forgotten", async || {
-        let probe = client.post("/generate").header("x-warmroute-tokens", &list).body("").send().await?;
-        let decision =
-            probe.headers().get("x-warmroute-decision").context("no decision")?.to_str()?.to_owned();
+        let decision = decision_on(&stack, &before).await?;
         ensure!(decision.starts_with("fallback reason=cold"), "{decision}");
         Ok(())
     })
