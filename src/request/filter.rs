@@ -1,0 +1,153 @@
+//! What all requests of one VM share: the configuration, the indexes, the books.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+
+use warmroute_routing::choose::{Load, Rule};
+
+use super::{Exchange, Waiting};
+use crate::config::{FilterConfig, Mode, Pool};
+use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
+use crate::failures::Failures;
+use crate::host::{Host, RequestHost};
+use crate::index::{IndexReader, PoolView};
+use crate::ledger::Ledger;
+use crate::metrics::RequestMetrics;
+
+/// How often it is told how old the indexes are, in microseconds.
+const BETWEEN_AGES_US: u64 = 1_000_000;
+
+/// What all requests of one VM share.
+#[derive(Debug)]
+pub struct Filter {
+    pub(super) config: FilterConfig,
+    pools: Vec<PoolState>,
+    /// For requests of no pool.
+    no_pool: RequestMetrics,
+    pub(super) ledger: Ledger,
+    failures: Failures,
+    /// The requests that wait for a body which may never be shown.
+    pub waiting: Waiting<Weak<RefCell<Exchange>>>,
+    /// Spreads ties: a number that differs from request to request.
+    tie: u64,
+    /// When it was last told how old the indexes are, in microseconds.
+    age_told_at_us: u64,
+}
+
+#[derive(Debug)]
+struct PoolState {
+    index: IndexReader,
+    rule: Rule,
+    metrics: RequestMetrics,
+}
+
+// === impl Filter ===
+
+impl Filter {
+    /// A filter by its configuration. `seed` is a random number.
+    pub fn new(config: FilterConfig, host: &impl Host, seed: u64) -> Self {
+        let pool = |pool: &Pool| PoolState {
+            index: IndexReader::new(&pool.name),
+            rule: pool.policy,
+            metrics: RequestMetrics::define(host, &pool.name),
+        };
+        Self {
+            pools: config.pools.iter().map(pool).collect(),
+            no_pool: RequestMetrics::define_without_pool(host),
+            config,
+            ledger: Ledger::new(seed),
+            failures: Failures::default(),
+            waiting: Waiting::default(),
+            tie: seed,
+            age_told_at_us: 0,
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            max_index_age_us: self.config.max_index_age_ms.saturating_mul(1000),
+            max_page_reads: u32::try_from(self.config.max_page_reads).unwrap_or(u32::MAX),
+            max_destinations: self.config.max_destinations,
+        }
+    }
+
+    pub(super) fn pool_of(&self, host: &impl RequestHost) -> Option<usize> {
+        // Reading the cluster's name costs a call into the host: not where every request goes to the same pool.
+        if let [only] = self.config.pools.as_slice()
+            && only.clusters.is_empty()
+        {
+            return Some(0);
+        }
+        let cluster = host.cluster_name()?;
+        self.config.pool_for_cluster(std::str::from_utf8(&cluster).ok()?)
+    }
+
+    /// The pool, if a decision for it is worth waiting for.
+    pub(super) fn ready(&mut self, host: &impl Host, pool: usize) -> Result<Rc<PoolView>, Reason> {
+        let max_age_us = self.bounds().max_index_age_us;
+        let state = self.pools.get_mut(pool).ok_or(Reason::NoPool)?;
+        state.index.ready(host, &mut self.ledger, host.now_us(), max_age_us)
+    }
+
+    pub(super) fn inquiry(&mut self) -> Inquiry {
+        self.tie = self.tie.wrapping_add(1);
+        Inquiry::new(self.tie)
+    }
+
+    pub(super) fn advance(
+        &mut self,
+        host: &impl Host,
+        pool: usize,
+        inquiry: &mut Inquiry,
+        asked: &Asked<'_>,
+        now_us: u64,
+    ) -> Option<Decision> {
+        let bounds = self.bounds();
+        let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
+        let (index, ledger, failures) = (&mut state.index, &mut self.ledger, &self.failures);
+        let rule = &state.rule;
+        ledger.read_others(host, now_us);
+        inquiry.advance(&mut Surroundings { host, index, ledger, failures, rule, bounds, now_us }, asked)
+    }
+
+    /// Remembers whether the worker that was named has served. Another that did, or a 503, says that it has not.
+    pub(super) fn learn(&mut self, host: &impl RequestHost, named: SocketAddr, served: Option<SocketAddr>) {
+        let unavailable = || host.response_header(":status").is_some_and(|status| status == b"503");
+        if served == Some(named) && !unavailable() {
+            self.failures.served(named);
+        } else {
+            self.failures.failed(named, host.now_us());
+        }
+    }
+
+    pub(super) fn metrics(&self, pool: Option<usize>) -> &RequestMetrics {
+        pool.and_then(|pool| self.pools.get(pool)).map_or(&self.no_pool, |state| &state.metrics)
+    }
+
+    pub(super) fn steers(&self) -> bool {
+        self.config.mode == Mode::Steer
+    }
+
+    /// Tells the other threads what is in flight here: what has changed since the last request, and that this VM lives.
+    /// Tells the operator how old each index is: most of all where nobody refreshes it any more.
+    pub fn tick(&mut self, host: &impl Host) {
+        let now_us = host.now_us();
+        self.ledger.write(host, now_us);
+        if now_us.saturating_sub(self.age_told_at_us) < BETWEEN_AGES_US {
+            return;
+        }
+        self.age_told_at_us = now_us;
+        for pool in &self.pools {
+            if let Some(age_us) = pool.index.age_us(host, now_us) {
+                pool.metrics.index_age(host, age_us);
+            }
+        }
+    }
+
+    /// What the endpoint at an address has in hand, for tests and reports.
+    pub fn load(&mut self, address: SocketAddr) -> Load {
+        let place = self.ledger.place(address);
+        self.ledger.load(place)
+    }
+}
