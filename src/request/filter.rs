@@ -114,7 +114,9 @@ impl Filter {
     /// Remembers whether the worker that was named has served. Another that did, or a 503, says that it has not.
     pub(super) fn learn(&mut self, host: &impl RequestHost, named: SocketAddr, served: Option<SocketAddr>) {
         let unavailable = || host.response_header(":status").is_some_and(|status| status == b"503");
-        if served == Some(named) && !unavailable() {
+        // An answer of the proxy's own, which asked nobody, says nothing about the worker.
+        let Some(served) = served else { return };
+        if served == named && !unavailable() {
             self.failures.served(named);
         } else {
             self.failures.failed(named, host.now_us());

@@ -410,6 +410,16 @@ fn a_worker_that_refuses_is_left_out_for_a_while_and_taken_again_once_it_serves(
     host.now_us.set(3_000_002);
     assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
     assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
+    // The proxy answers by itself, and asks nobody.
+    let mut exchange = Exchange::default();
+    exchange.request_headers(&host, &mut filter, false);
+    host.body.borrow_mut().clear();
+    send_body(&mut exchange, &host, &mut filter, PROMPT.as_bytes(), 99);
+    *host.upstream.borrow_mut() = None;
+    host.set_response_header(":status", "503");
+    exchange.response_headers(&host, &mut filter);
+    exchange.done(&mut filter);
+    assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
     // An error of the request's own is none of the worker's.
     assert_eq!(serve(&host, &mut filter, 8001, "400"), first);
     assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
