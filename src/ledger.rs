@@ -99,8 +99,8 @@ impl Ledger {
     /// Writes this VM's books for the others, if they have changed, or are about to be taken for a dead VM's.
     pub fn write(&mut self, host: &impl Host, now_us: u64) {
         let age_us = now_us.saturating_sub(self.written_at_us);
-        let is_busy = self.loads.iter().any(|load| *load != Load::default());
-        if !(self.changed && age_us >= BETWEEN_WRITES_US || is_busy && age_us >= ROW_LIFE_US / 3) {
+        let is_busy = || self.loads.iter().any(|load| *load != Load::default());
+        if !(self.changed && age_us >= BETWEEN_WRITES_US || age_us >= ROW_LIFE_US / 3 && is_busy()) {
             return;
         }
         let row = LoadRow { vm: self.vm, written_at_us: now_us, loads: self.busy() };

@@ -218,9 +218,4 @@ impl Publisher {
         self.failures = self.failures.saturating_add(1);
         self.state = State::Due(host.now_us().saturating_add(pause_us));
     }
-
-    /// Where this publisher stands, for tests and reports.
-    pub fn cursor(&self) -> Cursor {
-        self.store.cursor
-    }
 }

@@ -20,4 +20,4 @@ pub mod page;
 pub mod pool;
 mod tier;
 
-pub use tier::{Tier, TierSet};
+pub use tier::Tier;

@@ -14,10 +14,6 @@ pub enum Tier {
     External = 3,
 }
 
-/// A set of [`Tier`]s, as a bit for each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct TierSet(u8);
-
 // === impl Tier ===
 
 impl Tier {
@@ -44,32 +40,5 @@ impl Tier {
             Tier::Disk => "disk",
             Tier::External => "external",
         }
-    }
-}
-
-// === impl TierSet ===
-
-impl TierSet {
-    /// The set with no tier.
-    pub const EMPTY: TierSet = TierSet(0);
-
-    /// Adds a tier.
-    pub fn insert(&mut self, tier: Tier) {
-        self.0 |= 1 << tier as u8;
-    }
-
-    /// Takes a tier out.
-    pub fn remove(&mut self, tier: Tier) {
-        self.0 &= !(1 << tier as u8);
-    }
-
-    /// Whether no tier is in the set.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The fastest tier of the set.
-    pub fn fastest(self) -> Option<Tier> {
-        Tier::ALL.into_iter().find(|tier| self.0 & (1 << *tier as u8) != 0)
     }
 }
