@@ -18,6 +18,7 @@ pub mod hash;
 pub mod lookup;
 pub mod page;
 pub mod pool;
+pub mod prompt_blocks;
 mod tier;
 
 pub use tier::Tier;
