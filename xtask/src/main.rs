@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod compare;
 mod demo;
 mod run;
 mod soak;
@@ -32,6 +33,8 @@ enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Hold the index and the adapters against a peer's: they differ where the documentation says so, and nowhere else
+    Compare,
     /// Load it for long while parts are killed, frozen and configured anew; nothing may fail
     Soak(soak::Options),
     /// Print the path of the pinned Envoy, fetching it first where need be
@@ -54,6 +57,7 @@ fn dispatch(command: &Command) -> Result<()> {
         Command::Test(options) => suite::run(options),
         Command::Demo(options) => demo::run(options),
         Command::Bench(bench) => bench::run(bench),
+        Command::Compare => compare::differential(),
         Command::Soak(options) => soak::run(options),
         Command::Envoy => {
             println!("{}", warmroute_e2e::envoy_binary::path()?.display());
