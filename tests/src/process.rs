@@ -1,12 +1,13 @@
-//! A child process that ends when its handle does.
+//! A child process that ends when its handle does, with those that it has started itself.
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::wait;
 
@@ -41,6 +42,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(stderr)
+            // A group of its own, so that what it starts can be ended with it.
+            .process_group(0)
             .spawn()
             .with_context(|| format!("cannot run {}", command.get_program().display()))?;
         let watchdog = match Watchdog::over(child.id()) {
@@ -100,11 +103,14 @@ impl Process {
         }
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone.
+    /// Kills it (SIGKILL), with those that it has started, and waits until it is gone.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn kill_hard(&mut self) -> Result<()> {
+        if self.is_alive() {
+            self.end_group();
+        }
         self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
         self.child.wait().with_context(|| format!("cannot wait for {}", self.name))?;
         self.watchdog.dismiss();
@@ -141,6 +147,11 @@ impl Process {
         all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n")
     }
 
+    /// Kills what is left of its group. As long as one of it lives, nobody else is given its number.
+    fn end_group(&self) {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+    }
+
     fn signal(&mut self, signal: Signal) -> Result<()> {
         // Only a child that has not been waited for is sure to own its ID.
         self.check_alive()?;
@@ -161,7 +172,12 @@ impl Drop for Process {
 impl Watchdog {
     fn over(id: u32) -> Result<Self> {
         Command::new("/bin/sh")
-            .args(["-c", r#"trap "" INT TERM; read -r _; kill -KILL "$1""#, "watchdog", &id.to_string()])
+            .args([
+                "-c",
+                r#"trap "" INT TERM; read -r _; kill -s KILL -- "-$1""#,
+                "watchdog",
+                &id.to_string(),
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -217,6 +233,26 @@ mod tests {
         while process.is_alive() {}
         let error = process.check_alive().unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("no such model"), "{error}");
+        dir.remove().unwrap();
+    }
+
+    #[test]
+    fn takes_those_that_it_has_started_with_it() {
+        let dir = ScratchDir::new("takes_those_with_it").unwrap();
+        let process = shell(&dir, "sleep 60 & echo $!; wait");
+        let out = dir.path().join("out");
+        let child = loop {
+            if let Ok(child) = std::fs::read_to_string(&out).unwrap().trim().parse::<u32>() {
+                break child;
+            }
+        };
+        drop(process);
+        // Whoever takes in orphans may not have waited for it yet.
+        let gone = || match std::fs::read_to_string(format!("/proc/{child}/stat")) {
+            Ok(stat) => stat.contains(") Z "),
+            Err(_) => true,
+        };
+        while !gone() {}
         dir.remove().unwrap();
     }
 
