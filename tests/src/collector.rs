@@ -1,17 +1,20 @@
 //! The collector.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bootstrap::POOL;
+use crate::engine::Endpoints;
 use crate::process::Process;
 use crate::prometheus::Samples;
-use crate::{Engine, ports, wait, workspace};
+use crate::{ports, wait, workspace};
 
 const START_DEADLINE: Duration = Duration::from_secs(10);
 const READY_DEADLINE: Duration = Duration::from_secs(20);
@@ -22,6 +25,61 @@ pub struct Collector {
     dir: PathBuf,
     address: SocketAddr,
     process: Process,
+}
+
+/// A prompt and its namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Question {
+    /// Token IDs.
+    pub tokens: Vec<u32>,
+    /// The LoRA adapter.
+    pub lora: Option<String>,
+    /// The cache salt.
+    pub salt: Option<String>,
+}
+
+/// What the collector tells of one worker, as far as scenarios need it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct WorkerView {
+    /// Where it serves.
+    pub worker: SocketAddr,
+    /// `up` or `down`.
+    pub state: String,
+    /// Whether its events are connected; unknown before the first time.
+    pub connected: Option<bool>,
+    /// What has come of it.
+    pub received: Received,
+}
+
+/// What has come of a worker.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Received {
+    /// Messages.
+    pub frames: u64,
+    /// Seconds since the last one.
+    pub last_event_age_seconds: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Workers {
+    workers: Vec<WorkerView>,
+}
+
+#[derive(Deserialize)]
+struct Explained {
+    workers: Vec<Explaining>,
+}
+
+#[derive(Deserialize)]
+struct Explaining {
+    worker: SocketAddr,
+    cached_blocks: ByTier,
+}
+
+/// Each tier counts what the faster ones hold, too: the last one is all.
+#[derive(Deserialize)]
+struct ByTier {
+    external: u64,
 }
 
 // === impl Collector ===
@@ -68,6 +126,27 @@ impl Collector {
     /// When it is not ready in time.
     pub async fn wait_until_ready(&mut self) -> Result<()> {
         self.wait_for(READY_DEADLINE, "/readyz").await
+    }
+
+    /// How many blocks of a prompt each worker holds.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn explain(&self, question: &Question) -> Result<BTreeMap<SocketAddr, u64>> {
+        let url = format!("{}/v1/pools/{POOL}/explain", self.url());
+        let answer = reqwest::Client::new().post(url).json(question).send().await.context("no answer")?;
+        let explained: Explained = answer.error_for_status()?.json().await?;
+        let blocks = |worker: Explaining| (worker.worker, worker.cached_blocks.external);
+        Ok(explained.workers.into_iter().map(blocks).collect())
+    }
+
+    /// Its workers, as `warmroute-collector inspect` tells of them.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>> {
+        let page = get(&self.url(), &format!("/v1/pools/{POOL}/workers")).await?;
+        Ok(serde_json::from_str::<Workers>(&page)?.workers)
     }
 
     /// What it counts.
@@ -126,11 +205,11 @@ impl Collector {
 
 /// A configuration of one pool, the shipped configuration's, with `engines` as its workers.
 #[must_use]
-pub fn config(block_size: u32, engines: &[Engine]) -> Value {
+pub fn config(block_size: u32, engines: &[Endpoints]) -> Value {
     let workers: Vec<Value> = engines
         .iter()
-        .map(|engine| {
-            json!({ "address": engine.address(), "events": engine.events(), "replay": engine.replay() })
+        .map(|Endpoints { address, events, replay }| {
+            json!({ "address": address, "events": events, "replay": replay })
         })
         .collect();
     json!({ "pools": [{ "name": POOL, "block_size": block_size, "base_models": ["sim"], "workers": workers }] })

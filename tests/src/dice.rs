@@ -3,23 +3,26 @@
 use std::ops::Range;
 
 /// A generator of numbers: SplitMix64 (Steele, Lea, Flood 2014).
-#[derive(Clone)]
-pub(crate) struct Dice(u64);
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
 
 // === impl Dice ===
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Dice that roll the same for the same `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Other dice, for purpose number `purpose` of the same run.
-    pub(crate) fn fork(&self, purpose: u64) -> Self {
+    #[must_use]
+    pub fn fork(&self, purpose: u64) -> Self {
         Self(Self(self.0 ^ purpose.wrapping_mul(0xd134_2543_de82_ef95)).roll())
     }
 
     /// Any number.
-    pub(crate) fn roll(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,13 +31,13 @@ impl Dice {
     }
 
     /// A number in `range`; its start where it is empty.
-    pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
+    pub fn within(&mut self, range: Range<u64>) -> u64 {
         let width = range.end.saturating_sub(range.start).max(1);
         range.start + self.roll() % width
     }
 
     /// One of `items`, if there are any.
-    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.within(0..items.len() as u64) as usize)
     }
 }

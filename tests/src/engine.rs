@@ -25,6 +25,17 @@ pub struct Engine {
     process: Process,
 }
 
+/// Where an engine serves and speaks, whatever engine it is.
+#[derive(Debug, Clone)]
+pub struct Endpoints {
+    /// Where it serves, exactly as Envoy and the collector know it.
+    pub address: SocketAddr,
+    /// Its event publisher, as `tcp://…`.
+    pub events: String,
+    /// Its replay endpoint, as `tcp://…`.
+    pub replay: String,
+}
+
 /// The line that an engine prints when it is ready.
 #[derive(Deserialize)]
 struct Ready {
@@ -51,6 +62,12 @@ impl Engine {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it serves and speaks.
+    #[must_use]
+    pub fn endpoints(&self) -> Endpoints {
+        Endpoints { address: self.address, events: self.events(), replay: self.replay() }
     }
 
     /// `http://…`

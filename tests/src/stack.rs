@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use crate::bootstrap::{Bootstrap, Publisher};
+use crate::engine::Endpoints;
 use crate::workspace::ScratchDir;
 use crate::{Client, Collector, Engine, Envoy, client, collector, envoy, wait, workspace};
 
@@ -29,6 +30,7 @@ pub struct StackBuilder {
     name: String,
     engines: usize,
     engine_flags: Vec<String>,
+    others: Vec<Endpoints>,
     block_size: u32,
     envoy: envoy::Options,
     publisher: Publisher,
@@ -50,6 +52,7 @@ impl Stack {
             name: name.to_owned(),
             engines: 4,
             engine_flags: Vec::new(),
+            others: Vec::new(),
             block_size: 16,
             envoy: envoy::Options { concurrency: 2, flags: Vec::new(), reloadable: false },
             publisher: Publisher::default(),
@@ -164,7 +167,15 @@ impl StackBuilder {
         self
     }
 
-    /// More flags for every engine.
+    /// Engines that somebody else has started, in the place of simulated ones.
+    #[must_use]
+    pub fn served_by(mut self, engines: impl IntoIterator<Item = Endpoints>) -> Self {
+        self.engines = 0;
+        self.others.extend(engines);
+        self
+    }
+
+    /// More flags for every simulated engine.
     #[must_use]
     pub fn engine_flags<S: Into<String>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
         self.engine_flags.extend(flags.into_iter().map(Into::into));
@@ -250,7 +261,8 @@ impl StackBuilder {
             engines.push(Engine::start(dir.path(), &format!("engine-{number}"), &flags).await?);
         }
 
-        let mut config = collector::config(self.block_size, &engines);
+        let endpoints: Vec<_> = engines.iter().map(Engine::endpoints).chain(self.others).collect();
+        let mut config = collector::config(self.block_size, &endpoints);
         for edit in self.collector_edits {
             edit(&mut config)?;
         }
@@ -258,7 +270,7 @@ impl StackBuilder {
         collector.wait_until_ready().await?;
 
         let mut bootstrap = Bootstrap::shipped()?;
-        let addresses: Vec<_> = engines.iter().map(Engine::address).collect();
+        let addresses: Vec<_> = endpoints.iter().map(|engine| engine.address).collect();
         bootstrap.set_endpoints("workers", &addresses)?;
         bootstrap.set_endpoints("workers-plain", &addresses)?;
         bootstrap.set_endpoints("warmroute-collector", &[collector.address()])?;

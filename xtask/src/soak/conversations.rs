@@ -2,7 +2,7 @@
 
 use warmroute_e2e::tokens;
 
-use super::dice::Dice;
+use warmroute_e2e::Dice;
 
 /// What conversations begin with is one of so many.
 const SYSTEM_PROMPTS: u64 = 6;
@@ -77,7 +77,7 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::{Conversations, LIVE, SYSTEM_TOKENS, TURNS};
-    use crate::soak::dice::Dice;
+    use warmroute_e2e::Dice;
 
     #[test]
     fn they_grow_turn_by_turn_and_never_run_out() {

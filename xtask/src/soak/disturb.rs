@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use warmroute_e2e::{Engine, Stack};
 
-use super::dice::Dice;
 use super::shared::Shared;
+use warmroute_e2e::Dice;
 
 /// Between two disturbances, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 5_000..15_000;

@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use warmroute_e2e::{Client, RawClient};
 
-use super::dice::Dice;
 use super::request::{Kind, Request};
 use super::shared::Shared;
 use super::tally::Fate;
+use warmroute_e2e::Dice;
 
 const PATH: &str = "/v1/completions";
 

@@ -9,10 +9,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use warmroute_e2e::Client;
 
 use super::conversations::{Conversation, Conversations};
-use super::dice::Dice;
 use super::exchange::{Exchange, exchange};
 use super::request::{Kind, Request};
 use super::shared::Shared;
+use warmroute_e2e::Dice;
 
 /// A client's connections are given up after so long. It must be well below the drain time of Envoy's old listeners
 /// (see `DRAIN_S`): what is still connected at its end is cut off, with or without warmroute.

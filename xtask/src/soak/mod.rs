@@ -20,7 +20,6 @@
 //! The same `--seed` draws the same requests and disturbances. What meets what still depends on the machine's timing.
 
 mod conversations;
-mod dice;
 mod disturb;
 mod exchange;
 mod load;
@@ -40,9 +39,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use tokio::time::Instant;
-use warmroute_e2e::{Client, Stack, envoy_binary, wait};
+use warmroute_e2e::{Client, Dice, Stack, envoy_binary, wait};
 
-use self::dice::Dice;
 use self::disturb::Disturber;
 use self::load::Doors;
 use self::report::Report;

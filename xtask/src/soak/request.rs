@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use warmroute_e2e::client::completion;
 use warmroute_e2e::tokens;
 
-use super::dice::Dice;
+use warmroute_e2e::Dice;
 
 const ODD_TYPES: [&str; 6] = [
     "text/plain",
@@ -140,7 +140,7 @@ fn streamed(mut body: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::{Kind, SHARES};
-    use crate::soak::dice::Dice;
+    use warmroute_e2e::Dice;
 
     #[test]
     fn every_kind_is_drawn_about_as_often_as_it_should_be() {
