@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod compare;
 mod demo;
+mod engines;
 mod run;
 mod soak;
 mod suite;

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use warmroute_e2e::workspace;
+use warmroute_e2e::{rounds, workspace};
 
+use crate::engines::{self, Engine};
 use crate::{build, run, tools};
 
 #[derive(Args)]
@@ -14,6 +15,12 @@ pub(crate) struct Options {
     /// Run these steps alone; may be given more than once
     #[arg(long, value_name = "STEP")]
     only: Vec<Step>,
+    /// Instead, ask an engine that is not ours 200 requests, and compare what it reports with what was predicted
+    #[arg(long, conflicts_with = "only")]
+    engine: Option<Engine>,
+    /// Instead, kill and start engines and collector N times under load, and see that all is exact again each time
+    #[arg(long, value_name = "N", conflicts_with_all = ["only", "engine"])]
+    rounds: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -38,6 +45,12 @@ enum Step {
 
 /// Runs the steps chosen, or all.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(engine) = options.engine {
+        return engines::run(engine);
+    }
+    if let Some(rounds) = options.rounds {
+        return kill_for(rounds);
+    }
     let chosen =
         Step::value_variants().iter().filter(|step| options.only.is_empty() || options.only.contains(step));
     let begun = Instant::now();
@@ -49,6 +62,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         println!("--- {name}: ok in {:.1} s", begun.elapsed().as_secs_f32());
     }
     println!("\nall is well after {:.0} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+fn kill_for(rounds: usize) -> Result<()> {
+    build::all()?;
+    let seed = u64::from(std::process::id());
+    eprintln!("seed: {seed}");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    println!("{}", runtime.block_on(rounds::run("rounds", rounds, seed))?);
     Ok(())
 }
 
