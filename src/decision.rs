@@ -5,6 +5,8 @@ mod inquiry;
 use std::fmt;
 use std::net::SocketAddr;
 
+use warmroute_routing::page::Slot;
+
 use crate::prompt::PromptError;
 
 pub use inquiry::{Asked, Bounds, Inquiry, Surroundings};
@@ -32,7 +34,8 @@ pub enum Reason {
     StaleIndex,
     /// The prompt is shorter than a block: there is nothing to look up.
     ShortPrompt,
-    /// No worker holds the prompt's first block: nothing is gained by naming one.
+    /// No worker holds the prompt's first block: nothing is gained by naming one. Where recent routes count, the prompt goes
+    /// by load instead, unless its namespace is one that nobody has cached anything of.
     Cold,
     /// The pool has no worker that may be chosen.
     NoWorkers,
@@ -51,6 +54,17 @@ pub enum Decision {
     Fallback(Fallback),
 }
 
+/// What a choice of workers rests on. Each has a label that stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// What the index has for the first worker.
+    Warm,
+    /// What was just routed to the first worker, beyond what the index has.
+    Recent,
+    /// Load alone: the first worker has nothing of the prompt.
+    Cold,
+}
+
 /// The workers that a request goes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
@@ -60,8 +74,14 @@ pub struct Route {
     pub rank: u32,
     /// Whether the pool has ranks at all, so that the rank must be named.
     pub ranked: bool,
+    /// The first worker's place in the index.
+    pub slot: Slot,
+    /// What the choice rests on.
+    pub basis: Basis,
     /// Blocks of the prompt that the first worker holds, as far as was looked.
     pub cached_blocks: u32,
+    /// How many of them the index says that it holds; the others were just routed to it.
+    pub published_blocks: u32,
     /// Tokens of the prompt that the first worker has to compute.
     pub uncached_tokens: u64,
     /// What the lookup took.
@@ -130,6 +150,19 @@ impl Reason {
             Self::NoWorkers => "no_workers",
             Self::UnknownNamespace => "unknown_namespace",
             Self::Prompt(error) => error.as_str(),
+        }
+    }
+}
+
+// === impl Basis ===
+
+impl Basis {
+    /// The basis's label in metrics, where the request is not a fallback.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warm => "warm",
+            Self::Recent => "recent",
+            Self::Cold => "cold",
         }
     }
 }

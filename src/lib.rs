@@ -25,5 +25,6 @@ pub mod prompt;
 #[cfg(target_arch = "wasm32")]
 mod proxy;
 pub mod publisher;
+pub mod recent;
 pub mod request;
 pub mod shared;

@@ -7,16 +7,16 @@
 //! warmroute_requests_total;outcome=steered;reason=warm;pool=llama
 //! ```
 
-use crate::decision::{Decision, Reason};
+use crate::decision::{Basis, Decision, Reason};
 use crate::host::{Host, MetricId, MetricKind};
 
 /// What happened to a request, as the `outcome` label has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The filter named the destination.
-    Steered,
+    Steered(Basis),
     /// The filter would have named it, but only observes.
-    Observed,
+    Observed(Basis),
     /// The request was left to the proxy.
     Fallback(Reason),
 }
@@ -24,8 +24,8 @@ pub enum Outcome {
 /// The metrics of one pool's requests.
 #[derive(Debug)]
 pub struct RequestMetrics {
-    steered: Option<MetricId>,
-    observed: Option<MetricId>,
+    steered: ByBasis,
+    observed: ByBasis,
     fallbacks: Vec<(Reason, Option<MetricId>)>,
     prompt_blocks: Option<MetricId>,
     cached_blocks: Option<MetricId>,
@@ -33,6 +33,14 @@ pub struct RequestMetrics {
     decision_us: Option<MetricId>,
     held_bytes: Option<MetricId>,
     index_age_ms: Option<MetricId>,
+}
+
+/// A counter for each basis of a choice.
+#[derive(Debug, Default)]
+struct ByBasis {
+    warm: Option<MetricId>,
+    recent: Option<MetricId>,
+    cold: Option<MetricId>,
 }
 
 /// The metrics of one pool's publisher.
@@ -53,9 +61,25 @@ pub struct PublisherMetrics {
 impl Outcome {
     fn labels(self) -> (&'static str, &'static str) {
         match self {
-            Self::Steered => ("steered", "warm"),
-            Self::Observed => ("observed", "warm"),
+            Self::Steered(basis) => ("steered", basis.as_str()),
+            Self::Observed(basis) => ("observed", basis.as_str()),
             Self::Fallback(reason) => ("fallback", reason.as_str()),
+        }
+    }
+}
+
+// === impl ByBasis ===
+
+impl ByBasis {
+    fn define(counter: impl Fn(Basis) -> Option<MetricId>) -> Self {
+        Self { warm: counter(Basis::Warm), recent: counter(Basis::Recent), cold: counter(Basis::Cold) }
+    }
+
+    fn of(&self, basis: Basis) -> Option<MetricId> {
+        match basis {
+            Basis::Warm => self.warm,
+            Basis::Recent => self.recent,
+            Basis::Cold => self.cold,
         }
     }
 }
@@ -72,8 +96,8 @@ impl RequestMetrics {
         };
         let of = |kind, name: &str| host.define_metric(kind, &format!("warmroute_{name};pool={pool}"));
         Self {
-            steered: requests(Outcome::Steered),
-            observed: requests(Outcome::Observed),
+            steered: ByBasis::define(|basis| requests(Outcome::Steered(basis))),
+            observed: ByBasis::define(|basis| requests(Outcome::Observed(basis))),
             fallbacks: Reason::all().map(|reason| (reason, requests(Outcome::Fallback(reason)))).collect(),
             prompt_blocks: of(MetricKind::Counter, "prompt_blocks_total"),
             cached_blocks: of(MetricKind::Counter, "cached_blocks_total"),
@@ -89,8 +113,8 @@ impl RequestMetrics {
         let (outcome, reason) = Outcome::Fallback(Reason::NoPool).labels();
         let name = format!("warmroute_requests_total;outcome={outcome};reason={reason};pool=none");
         Self {
-            steered: None,
-            observed: None,
+            steered: ByBasis::default(),
+            observed: ByBasis::default(),
             fallbacks: vec![(Reason::NoPool, host.define_metric(MetricKind::Counter, &name))],
             prompt_blocks: None,
             cached_blocks: None,
@@ -114,8 +138,8 @@ impl RequestMetrics {
     /// Counts a decision that took so long.
     pub fn count(&self, host: &impl Host, decision: &Decision, steers: bool, decision_us: u64) {
         let counter = match decision {
-            Decision::Route(_) if steers => self.steered,
-            Decision::Route(_) => self.observed,
+            Decision::Route(route) if steers => self.steered.of(route.basis),
+            Decision::Route(route) => self.observed.of(route.basis),
             Decision::Fallback(fallback) => {
                 let found = self.fallbacks.iter().find(|(reason, _)| *reason == fallback.reason);
                 found.and_then(|(_, counter)| *counter)

@@ -38,6 +38,8 @@ pub struct FilterConfig {
     pub max_index_age_ms: u64,
     /// Pages read for one decision, at most.
     pub max_page_reads: usize,
+    /// How long what was just routed counts as cached, in milliseconds; 0: not at all.
+    pub recent_routes_ms: u64,
     /// What this filter's worker VMs stand by to publish, where they do.
     pub publisher: Option<PublisherConfig>,
 }
@@ -75,7 +77,7 @@ pub struct PromptHeaders {
     pub cache_salt: String,
 }
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "role",
     "pools",
     "mode",
@@ -91,6 +93,7 @@ const FIELDS: [&str; 16] = [
     "max_destinations",
     "max_index_age_ms",
     "max_page_reads",
+    "recent_routes_ms",
     "publisher",
 ];
 
@@ -113,6 +116,9 @@ const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// A day. An index that old describes caches that are long gone.
 const MOST_INDEX_AGE_MS: u64 = 86_400_000;
+
+/// A minute. What an engine has not told of by then, it has not kept.
+const MOST_RECENT_MS: u64 = 60_000;
 
 /// A page read is a call out of the VM, some 3 us: this many are 12 ms on the request's path, more than any choice
 /// gains.
@@ -152,6 +158,7 @@ pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
         max_destinations: fields.number("max_destinations", 1..=8, 2)?,
         max_index_age_ms: fields.number("max_index_age_ms", 1..=MOST_INDEX_AGE_MS, 30_000)?,
         max_page_reads: fields.number("max_page_reads", 1..=MOST_PAGE_READS, 64)?,
+        recent_routes_ms: fields.number("recent_routes_ms", 0..=MOST_RECENT_MS, 2_000)?,
         publisher: publisher::read_optional(&fields)?,
     };
     check_distinct_headers(&config)?;

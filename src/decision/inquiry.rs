@@ -2,15 +2,18 @@
 
 use std::rc::Rc;
 
-use warmroute_routing::choose::{Candidate, Limits, Prompt, Question, Rule, Selection, Selector};
+use warmroute_routing::choose::{Candidate, Choice, Limits, Prompt, Question, Rule, Selection, Selector};
 use warmroute_routing::hash::SequenceHash;
-use warmroute_routing::lookup::Progress;
+use warmroute_routing::lookup::{Progress, is_published};
+use warmroute_routing::page::Generation;
+use warmroute_routing::pool::Pool;
 
-use super::{Decision, Fallback, LookupFigures, Reason, Route};
+use super::{Basis, Decision, Fallback, LookupFigures, Reason, Route};
 use crate::failures::Failures;
 use crate::host::Host;
 use crate::index::{IndexReader, PoolView, Snapshot};
 use crate::ledger::Ledger;
+use crate::recent::{Assumed, RecentRoutes};
 
 /// What a decision is made from.
 pub struct Surroundings<'a, H> {
@@ -22,6 +25,8 @@ pub struct Surroundings<'a, H> {
     pub ledger: &'a mut Ledger,
     /// The workers that have just failed.
     pub failures: &'a Failures,
+    /// What was just routed, where that counts. Then a prompt that nobody holds goes by load, and is remembered.
+    pub recent: Option<&'a mut RecentRoutes>,
     /// The rule that the pool's workers are chosen by.
     pub rule: &'a Rule,
     /// What it is bounded by.
@@ -73,6 +78,11 @@ impl Inquiry {
         Self { selector: Selector::default(), view: None, tie }
     }
 
+    /// The generation of the index that was looked into, if one was.
+    pub fn generation(&self) -> Option<Generation> {
+        self.view.as_ref().map(|view| view.pool.generation)
+    }
+
     /// Looks up what is there of the prompt. None: more of it could change the decision. The last question is always decided.
     pub fn advance<H: Host>(
         &mut self,
@@ -97,13 +107,45 @@ impl Inquiry {
             return Some(Decision::fallback(Reason::NoWorkers));
         }
         self.look_into(&view);
+        let assumed = self.assume(around, &view, asked);
         let question = self.question(asked, &candidates, around.rule, around.bounds);
         let mut pages = around.index.pages(around.host, &snapshot);
         let progress = self.selector.advance(&mut pages, view.shape(), asked.hashes, asked.whole, &question);
         if progress == Progress::MoreBlocks && !asked.last {
             return None;
         }
-        Some(outcome(&snapshot, &self.selector.selection(&question), &question.prompt, asked.whole))
+        let selection = self.selector.selection(&question);
+        let best = selection.choices.first();
+        // What was just routed to another may turn out to be the rest of this prompt, too.
+        if !asked.last && assumed.open.iter().any(|slot| best.is_some_and(|best| best.slot != *slot)) {
+            return None;
+        }
+        let best = best.filter(|_| selection.matched || around.recent.is_some());
+        let (published_blocks, more_reads) =
+            best.map_or((0, 0), |best| published_blocks(around, &snapshot, best, asked));
+        let lookup = LookupFigures {
+            prompt_blocks: question.prompt.blocks,
+            whole: asked.whole,
+            reads: selection.reads + more_reads,
+            index_age_us: snapshot.age_us,
+        };
+        let route =
+            best.and_then(|_| route(&view.pool, &selection, &question.prompt, published_blocks, lookup));
+        let cold = || Decision::Fallback(Fallback { reason: Reason::Cold, lookup: Some(lookup) });
+        Some(route.map_or_else(cold, Decision::Route))
+    }
+
+    /// Looks up what was just routed.
+    fn assume<H: Host>(
+        &mut self,
+        around: &mut Surroundings<'_, H>,
+        view: &PoolView,
+        asked: &Asked<'_>,
+    ) -> Assumed {
+        let Some(recent) = &mut around.recent else { return Assumed::default() };
+        let assumed = recent.look_up(around.host, view.pool.generation, asked.hashes, around.now_us);
+        self.selector.assume(&assumed.floors);
+        assumed
     }
 
     /// What was looked up in another generation of the index, or under another worker table, is forgotten.
@@ -136,28 +178,37 @@ impl Inquiry {
     }
 }
 
-fn outcome(snapshot: &Snapshot, selection: &Selection, prompt: &Prompt, whole: bool) -> Decision {
-    let lookup = LookupFigures {
-        prompt_blocks: prompt.blocks,
-        whole,
-        reads: selection.reads,
-        index_age_us: snapshot.age_us,
+/// How much of the best worker's depth the index has, and how many pages were read to know. Where it is just what was sent
+/// to the worker, the index may have heard of that by now.
+fn published_blocks<H: Host>(
+    around: &mut Surroundings<'_, H>,
+    snapshot: &Snapshot,
+    best: &Choice,
+    asked: &Asked<'_>,
+) -> (u32, u32) {
+    let depth = best.depths.any();
+    let Some(recent) = &around.recent else { return (depth, 0) };
+    let part = recent.published_part(best.slot, asked.hashes, depth, around.now_us);
+    let Some(last) = (depth as usize).checked_sub(1).and_then(|last| asked.hashes.get(last)) else {
+        return (depth, 0);
     };
-    match route(snapshot, selection, prompt, lookup) {
-        Some(route) => Decision::Route(route),
-        None => Decision::Fallback(Fallback { reason: Reason::Cold, lookup: Some(lookup) }),
+    if part == depth {
+        return (depth, 0);
     }
+    let mut pages = around.index.pages(around.host, snapshot);
+    let heard_of = is_published(&mut pages, snapshot.view.shape(), *last, best.slot);
+    (if heard_of { depth } else { part }, 1)
 }
 
-/// The workers of a selection; none where nobody holds anything of the prompt.
+/// The workers of a selection; none where it has none.
 fn route(
-    snapshot: &Snapshot,
+    pool: &Pool,
     selection: &Selection,
     prompt: &Prompt,
+    published_blocks: u32,
     lookup: LookupFigures,
 ) -> Option<Route> {
-    let pool = &snapshot.view.pool;
-    let best = selection.choices.first().filter(|_| selection.matched)?;
+    let best = selection.choices.first()?;
     let rank = pool.worker(best.slot)?.rank;
     let mut destinations = Vec::with_capacity(selection.choices.len());
     for choice in &selection.choices {
@@ -169,9 +220,22 @@ fn route(
     }
     let cached_blocks = best.depths.any();
     let cached_tokens = u64::from(cached_blocks) * u64::from(prompt.block_size);
-    let uncached_tokens = prompt.tokens.saturating_sub(cached_tokens);
-    let ranked = pool.has_ranks();
-    Some(Route { destinations, rank, ranked, cached_blocks, uncached_tokens, lookup })
+    let basis = match cached_blocks {
+        0 => Basis::Cold,
+        _ if published_blocks < cached_blocks => Basis::Recent,
+        _ => Basis::Warm,
+    };
+    Some(Route {
+        destinations,
+        rank,
+        ranked: pool.has_ranks(),
+        slot: best.slot,
+        basis,
+        cached_blocks,
+        published_blocks,
+        uncached_tokens: prompt.tokens.saturating_sub(cached_tokens),
+        lookup,
+    })
 }
 
 #[cfg(test)]

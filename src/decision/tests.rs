@@ -56,6 +56,7 @@ fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) ->
         index: &mut index,
         ledger: &mut ledger,
         failures: &Failures::default(),
+        recent: None,
         rule: &Rule::default(),
         bounds: BOUNDS,
         now_us,
@@ -141,7 +142,7 @@ proptest! {
         let mut counts = vec![0; workers];
         for tie in 0..60 {
             let (host, index, ledger) = (&host, &mut index, &mut ledger);
-            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
+            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), recent: None, rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
             let decision = Inquiry::new(tie).advance(&mut around, &asked).unwrap();
             let Decision::Route(route) = decision else { panic!("not routed") };
             counts[usize::from(route.destinations[0].port() - 8000)] += 1;
@@ -158,6 +159,7 @@ fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> 
         index: &mut index,
         ledger: &mut ledger,
         failures: &Failures::default(),
+        recent: None,
         rule: &Rule::default(),
         bounds: BOUNDS,
         now_us: 0,
@@ -207,8 +209,16 @@ fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothin
     let _under_way = ledger.book(busy, Work { prefill_tokens: 400, blocks: 100 });
     let mut first = |rule: &Rule| {
         let (index, ledger, failures) = (&mut index, &mut ledger, &Failures::default());
-        let mut around =
-            Surroundings { host: &host, index, ledger, failures, rule, bounds: BOUNDS, now_us: 0 };
+        let mut around = Surroundings {
+            host: &host,
+            index,
+            ledger,
+            failures,
+            recent: None,
+            rule,
+            bounds: BOUNDS,
+            now_us: 0,
+        };
         let Some(Decision::Route(route)) = Inquiry::new(0).advance(&mut around, &asked) else {
             panic!("not routed")
         };

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use warmroute_routing::hash::{Namespace, PromptHasher};
+use warmroute_routing::hash::{Namespace, PromptHasher, SequenceHash};
 use warmroute_routing::pool::Pool;
 
 use crate::decision::{Asked, Reason};
@@ -29,6 +29,8 @@ pub(super) struct BodyReader {
     /// Bytes of the body that were read.
     read: usize,
     max_held: usize,
+    /// Something of the body was passed over: what comes after it says nothing.
+    has_gap: bool,
     /// How long the body says that it is.
     content_length: Option<u64>,
     /// Blocks that there must be for the next question.
@@ -83,7 +85,7 @@ impl BodyReader {
             Tokens::Hashed(PromptHasher::new(view.pool.block_size, Namespace::default()))
         };
         let scanner = BodyScanner::new();
-        Self { scanner, tokens, view, read: 0, max_held, content_length, next_question: 1 }
+        Self { scanner, tokens, view, read: 0, max_held, has_gap: false, content_length, next_question: 1 }
     }
 
     /// Reads what is new of the `held` bytes; `end`: they are all.
@@ -167,6 +169,31 @@ impl BodyReader {
             let mut hasher = PromptHasher::new(self.view.pool.block_size, namespace);
             std::mem::take(tokens).into_iter().for_each(|token| hasher.push(token));
             self.tokens = Tokens::Hashed(hasher);
+        }
+    }
+
+    /// Reads on in a body that is no longer held: `len` bytes have come. Whether the prompt's end is there.
+    ///
+    /// As much is read in all as may be held, and no more: what reading costs stays bounded.
+    pub(super) fn follow(&mut self, host: &impl RequestHost, len: usize) -> bool {
+        if len > 0 && !self.has_gap && self.prompt_is_open() {
+            let bytes = if self.read < self.max_held { host.request_body(0, len) } else { None };
+            match bytes {
+                Some(bytes) => {
+                    self.scanner.feed(&bytes, &mut self.tokens);
+                }
+                None => self.has_gap = true,
+            }
+        }
+        self.read = self.read.saturating_add(len);
+        !self.prompt_is_open()
+    }
+
+    /// The hashes of the whole prompt, if its end was read.
+    pub(super) fn whole_prompt(&self) -> Option<&[SequenceHash]> {
+        match &self.tokens {
+            Tokens::Hashed(hasher) if !self.prompt_is_open() => Some(hasher.hashes()),
+            _ => None,
         }
     }
 

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 
 use warmroute_routing::choose::{Load, Rule};
+use warmroute_routing::hash::SequenceHash;
 
+use super::served::Sent;
 use super::{Exchange, Waiting};
 use crate::config::{FilterConfig, Mode, Pool};
 use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
@@ -14,6 +16,8 @@ use crate::host::{Host, RequestHost};
 use crate::index::{IndexReader, PoolView};
 use crate::ledger::Ledger;
 use crate::metrics::RequestMetrics;
+use crate::recent::RecentRoutes;
+use crate::shared::RouteHead;
 
 /// How often it is told how old the indexes are, in microseconds.
 const BETWEEN_AGES_US: u64 = 1_000_000;
@@ -38,6 +42,8 @@ pub struct Filter {
 #[derive(Debug)]
 struct PoolState {
     index: IndexReader,
+    /// What was just routed, where that counts.
+    recent: Option<RecentRoutes>,
     rule: Rule,
     metrics: RequestMetrics,
 }
@@ -47,8 +53,11 @@ struct PoolState {
 impl Filter {
     /// A filter by its configuration. `seed` is a random number.
     pub fn new(config: FilterConfig, host: &impl Host, seed: u64) -> Self {
+        let recent_us = config.recent_routes_ms.saturating_mul(1000);
+        let recent = |pool: &str| (recent_us > 0).then(|| RecentRoutes::new(pool, recent_us));
         let pool = |pool: &Pool| PoolState {
             index: IndexReader::new(&pool.name),
+            recent: recent(&pool.name),
             rule: pool.policy,
             metrics: RequestMetrics::define(host, &pool.name),
         };
@@ -103,12 +112,42 @@ impl Filter {
         asked: &Asked<'_>,
         now_us: u64,
     ) -> Option<Decision> {
-        let bounds = self.bounds();
+        let (bounds, steers) = (self.bounds(), self.steers());
         let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
         let (index, ledger, failures) = (&mut state.index, &mut self.ledger, &self.failures);
         let rule = &state.rule;
         ledger.read_others(host, now_us);
-        inquiry.advance(&mut Surroundings { host, index, ledger, failures, rule, bounds, now_us }, asked)
+        let recent = state.recent.as_mut();
+        let mut around = Surroundings { host, index, ledger, failures, recent, rule, bounds, now_us };
+        let decision = inquiry.advance(&mut around, asked);
+        if let (Some(Decision::Route(route)), Some(recent)) = (&decision, &mut state.recent)
+            && let Some(generation) = inquiry.generation()
+            && steers
+        {
+            let head = RouteHead {
+                routed_at_us: now_us,
+                slot: route.slot,
+                open: !asked.whole,
+                base: route.published_blocks,
+                end: u32::try_from(asked.hashes.len()).unwrap_or(u32::MAX),
+            };
+            recent.record(host, generation, head, asked.hashes);
+        }
+        decision
+    }
+
+    /// The rest of a prompt is there that was routed before: now it is known whole what its worker was sent.
+    pub(super) fn remember(&mut self, host: &impl Host, pool: usize, sent: &Sent, hashes: &[SequenceHash]) {
+        let recent = self.pools.get_mut(pool).and_then(|state| state.recent.as_mut());
+        let Some(recent) = recent.filter(|_| self.config.mode == Mode::Steer) else { return };
+        let head = RouteHead {
+            routed_at_us: host.now_us(),
+            slot: sent.slot,
+            open: false,
+            base: sent.base,
+            end: u32::try_from(hashes.len()).unwrap_or(u32::MAX),
+        };
+        recent.record_later(host, sent.generation, head, hashes);
     }
 
     /// Remembers whether the worker that was named has served. Another that did, or a 503, says that it has not.

@@ -21,12 +21,12 @@ mod waiting;
 
 use std::net::SocketAddr;
 
-use crate::decision::{Asked, Decision, Inquiry, Reason};
+use crate::decision::{Asked, Decision, Inquiry, Reason, Route};
 use crate::host::RequestHost;
 use crate::ledger::{Booking, Work};
 use body::{BodyReader, Step};
 use headers::{HeaderPrompt, Intake};
-use served::{Rest, Served};
+use served::{Rest, Sent, Served};
 
 pub use filter::Filter;
 pub use waiting::{Overdue, Waiting};
@@ -145,11 +145,15 @@ impl Exchange {
                 self.go_on(host, filter, decided)
             }
             State::Decided(served) => {
-                if let Some(booking) = &mut self.booking
-                    && let Some(uncached_tokens) = served.stream(len, end)
-                {
-                    filter.ledger.correct(booking, uncached_tokens);
-                }
+                let (booking, pool) = (self.booking.as_mut(), self.pool);
+                served.stream(host, len, end, |settled| {
+                    if let Some(booking) = booking {
+                        filter.ledger.correct(booking, settled.uncached_tokens);
+                    }
+                    if let (Some(pool), Some(hashes)) = (pool, settled.hashes) {
+                        filter.remember(host, pool, &settled.sent, hashes);
+                    }
+                });
                 Flow::Continue
             }
             State::Passing => Flow::Continue,
@@ -176,7 +180,7 @@ impl Exchange {
         filter.metrics(self.pool).held(host, reading.body.bytes_read());
         let flow = self.carry_out(host, filter, &decision, reading.spent_us);
         if let (State::Decided(served), Decision::Route(route)) = (&mut self.state, &decision) {
-            served.rest = reading.rest(route.uncached_tokens);
+            served.rest = reading.rest(route);
         }
         flow
     }
@@ -217,25 +221,32 @@ impl Exchange {
         if let (Some(name), Some(text)) = (&filter.config.decision_header, &self.decision_text) {
             host.set_response_header(name, text);
         }
-        if let State::Decided(served) = self.state {
-            self.book_who_served(host, filter, served);
+        if let State::Decided(served) = &self.state {
+            let (named, work) = (served.named, served.work);
+            self.book_who_served(host, filter, named, work);
         }
     }
 
     /// Moves the booking to the worker that really serves: after a retry, a fallback, an unknown host.
-    fn book_who_served(&mut self, host: &impl RequestHost, filter: &mut Filter, served: Served) {
+    fn book_who_served(
+        &mut self,
+        host: &impl RequestHost,
+        filter: &mut Filter,
+        named: Option<SocketAddr>,
+        work: Work,
+    ) {
         let address = host.upstream_address();
         let address = address.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<SocketAddr>().ok());
-        if let Some(named) = served.named {
+        if let Some(named) = named {
             filter.learn(host, named, address);
         }
-        if address == served.named && self.booking.is_some() {
+        if address == named && self.booking.is_some() {
             return;
         }
         self.release(filter);
         if let Some(address) = address {
             let place = filter.ledger.place(address);
-            self.booking = Some(filter.ledger.book(place, served.work));
+            self.booking = Some(filter.ledger.book(place, work));
         }
         filter.ledger.write(host, host.now_us());
     }
@@ -280,13 +291,10 @@ impl Reading {
         decided
     }
 
-    /// What to correct the books by, if the prompt has not come to its end.
-    fn rest(&self, uncached_tokens: u64) -> Option<Rest> {
-        self.body.prompt_is_open().then(|| Rest {
-            bytes_read: self.body.bytes_read(),
-            bytes: self.body.bytes_read(),
-            tokens_read: self.body.tokens_read(),
-            cached_tokens: self.body.expected_tokens().saturating_sub(uncached_tokens),
-        })
+    /// What remains to be seen of the body, if the prompt has not come to its end.
+    fn rest(self: Box<Self>, route: &Route) -> Option<Box<Rest>> {
+        let generation = self.inquiry.generation().filter(|_| self.body.prompt_is_open())?;
+        let sent = Sent { generation, slot: route.slot, base: route.published_blocks };
+        Some(Box::new(Rest::new(self.body, sent, route.uncached_tokens)))
     }
 }

@@ -4,6 +4,8 @@ use warmroute_routing::hash::{Namespace, sequence_hashes};
 use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWriter, Slot};
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
+mod bursts;
+
 use super::*;
 use crate::config::{Config, Role};
 use crate::host::fake::FakeHost;
@@ -62,6 +64,11 @@ fn address(port: u16) -> SocketAddr {
 
 fn plain() -> &'static str {
     r#"{"pools":[{"name":"p"}],"decision_header":"x-decision"}"#
+}
+
+/// Where nothing but the index counts, so that what it does not have is left to the proxy.
+fn without_recent() -> &'static str {
+    r#"{"pools":[{"name":"p"}],"decision_header":"x-decision","recent_routes_ms":0}"#
 }
 
 fn destination(host: &FakeHost) -> Option<String> {
@@ -217,7 +224,7 @@ fn bodies_without_token_ids_fall_back_with_their_reason() {
     ];
     for (body, reason) in cases {
         assert_eq!(
-            decision_on(&namespaced_host(), plain(), body),
+            decision_on(&namespaced_host(), without_recent(), body),
             format!("fallback reason={reason}"),
             "{body}"
         );
@@ -226,7 +233,8 @@ fn bodies_without_token_ids_fall_back_with_their_reason() {
 
 #[test]
 fn where_names_matter_they_are_waited_for() {
-    let is_cold = |text| decision_on(&namespaced_host(), plain(), text).starts_with("fallback reason=cold");
+    let is_cold =
+        |text| decision_on(&namespaced_host(), without_recent(), text).starts_with("fallback reason=cold");
     let text = r#"{"prompt":[1,2,3,4,5],"cache_salt":"tenant"}"#;
     assert!(is_cold(text));
     let text = r#"{"prompt":[1,2,3,4,5],"cache_salt":null}"#;

@@ -20,6 +20,7 @@ pub struct PoolKeys {
     prefix: String,
     published: String,
     lease: String,
+    recent: String,
     /// The page key that was asked for last.
     page: String,
 }
@@ -52,6 +53,7 @@ impl PoolKeys {
         Self {
             published: format!("{prefix}published"),
             lease: format!("{prefix}lease"),
+            recent: format!("{prefix}recent"),
             page: String::with_capacity(prefix.len() + 8),
             prefix,
         }
@@ -65,6 +67,11 @@ impl PoolKeys {
     /// The key of the publisher's lease.
     pub fn lease(&self) -> &str {
         &self.lease
+    }
+
+    /// The key of what was just routed.
+    pub fn recent(&self) -> &str {
+        &self.recent
     }
 
     /// The key of a page.
@@ -86,6 +93,7 @@ mod tests {
         let mut keys = PoolKeys::new("llama");
         assert_eq!(keys.published(), "warmroute/1/llama/published");
         assert_eq!(keys.lease(), "warmroute/1/llama/lease");
+        assert_eq!(keys.recent(), "warmroute/1/llama/recent");
         assert_eq!(keys.page(KeySet::A, 0x1F), "warmroute/1/llama/a/00001f");
         assert_eq!(keys.page(KeySet::A.other(), 0xFF_FFFF), "warmroute/1/llama/b/ffffff");
     }

@@ -7,6 +7,7 @@
 //! warmroute/1/load                 what all threads have in flight, by worker (see `load`)
 //! warmroute/1/<pool>/published     the pool and where its pages are (see `published`)
 //! warmroute/1/<pool>/lease         who publishes (see `lease`)
+//! warmroute/1/<pool>/recent        what was just routed where (see `recent`)
 //! warmroute/1/<pool>/a/<page>      the pages of one generation, <page> in six hexadecimal digits
 //! warmroute/1/<pool>/b/<page>      the pages of the next, until the two change places
 //! ```
@@ -18,8 +19,10 @@ mod keys;
 mod lease;
 mod load;
 mod published;
+mod recent;
 
 pub use keys::{KeySet, LOAD_KEY, PoolKeys};
 pub use lease::{Claim, Lease, Seniority};
 pub use load::{LoadBook, LoadRow, ROW_LIFE_US};
 pub use published::{Published, PublishedError};
+pub use recent::{RecentBook, RecentRoute, RouteHead, Shared};

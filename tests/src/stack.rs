@@ -107,8 +107,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Sends one prompt again and again until the filter steers it, or would if it did not only observe: the index has then
-    /// come all the way round.
+    /// Sends one prompt again and again until the filter steers it by what the index says, or would if it did not only
+    /// observe: the index has then come all the way round.
     ///
     /// # Errors
     /// When it does not within 20 seconds.
@@ -118,9 +118,7 @@ impl Stack {
         let waited = wait::until_ok(STEER_DEADLINE, "the filter to steer", async || {
             client.complete(&prompt, 1).await?;
             let counted = self.envoy.prometheus().await?;
-            let by_outcome = counted.sums_by("warmroute_requests_total", "outcome", &[]);
-            let steered = ["steered", "observed"].iter().filter_map(|outcome| by_outcome.get(*outcome));
-            if steered.sum::<f64>() > 0.0 {
+            if counted.sum("warmroute_requests_total", &[("reason", "warm")]) > 0.0 {
                 return Ok(());
             }
             let mut by_reason = counted.sums_by("warmroute_requests_total", "reason", &[]);

@@ -53,6 +53,7 @@ fn add_other_plugin(bootstrap: &mut Bootstrap) -> Result<()> {
         },
         "destination_header": "x-other-destination",
         "decision_header": "x-other-decision",
+        "recent_routes_ms": 0,
         "publisher": { "cluster": "warmroute-collector" },
     });
     let filter = json!({
@@ -108,6 +109,7 @@ async fn steers_by_header_beside_another_plugin_in_the_same_key_space() -> Resul
         .edit_collector(add_other_pool)
         .edit_bootstrap(as_istio_has_it)
         .edit_bootstrap(add_other_plugin)
+        .filter(json!({ "recent_routes_ms": 0 }))
         .start()
         .await?;
     let client = Client::http1(stack.url())?;

@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use warmroute_e2e::bootstrap::Publisher;
 use warmroute_e2e::{Client, Stack, tokens, wait};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 const PROMPT_TOKENS: usize = 512;
+
+/// What was just routed does not count: these scenarios are about what is known of the engines.
+fn index_alone() -> Value {
+    json!({ "recent_routes_ms": 0 })
+}
 
 /// What the filter decides about a prompt. The prompt is in a header, and the engine refuses the rest: nothing is computed.
 async fn decision_on(stack: &Stack, prompt: &[u32]) -> Result<String> {
@@ -38,7 +43,7 @@ async fn compute_at(stack: &Stack, engine: usize, prompt: &[u32]) -> Result<()> 
 
 /// Each way to publish does.
 async fn publishes(name: &str, publisher: Publisher) -> Result<()> {
-    let stack = Stack::builder(name).publisher(publisher).start().await?;
+    let stack = Stack::builder(name).publisher(publisher).filter(index_alone()).start().await?;
     let prompt = tokens(1, PROMPT_TOKENS);
     compute_at(&stack, 3, &prompt).await?;
     wait_until_steered(&stack, 3, &prompt).await?;
@@ -76,7 +81,7 @@ async fn without_a_collector_every_request_is_served_by_the_fallback() -> Result
 
 #[tokio::test]
 async fn the_old_index_serves_while_the_collector_is_dead_and_the_new_one_takes_over() -> Result<()> {
-    let mut stack = Stack::builder("collector-restart").start().await?;
+    let mut stack = Stack::builder("collector-restart").filter(index_alone()).start().await?;
     let (old, new) = (tokens(1, PROMPT_TOKENS), tokens(2, PROMPT_TOKENS));
     compute_at(&stack, 1, &old).await?;
     wait_until_steered(&stack, 1, &old).await?;
@@ -102,7 +107,7 @@ async fn the_old_index_serves_while_the_collector_is_dead_and_the_new_one_takes_
 
 #[tokio::test]
 async fn an_engine_that_restarts_on_its_port_has_its_old_blocks_forgotten() -> Result<()> {
-    let mut stack = Stack::builder("engine-restart").start().await?;
+    let mut stack = Stack::builder("engine-restart").filter(index_alone()).start().await?;
     let (before, after) = (tokens(1, PROMPT_TOKENS), tokens(2, PROMPT_TOKENS));
     compute_at(&stack, 0, &before).await?;
     wait_until_steered(&stack, 0, &before).await?;
@@ -127,7 +132,10 @@ async fn an_engine_that_restarts_on_its_port_has_its_old_blocks_forgotten() -> R
 
 #[tokio::test]
 async fn an_index_that_is_too_old_is_not_used_and_is_again_once_it_is_fresh() -> Result<()> {
-    let mut stack = Stack::builder("stale").filter(json!({ "max_index_age_ms": 15_000 })).start().await?;
+    let mut stack = Stack::builder("stale")
+        .filter(json!({ "max_index_age_ms": 15_000, "recent_routes_ms": 0 }))
+        .start()
+        .await?;
     let prompt = tokens(1, PROMPT_TOKENS);
     compute_at(&stack, 1, &prompt).await?;
     wait_until_steered(&stack, 1, &prompt).await?;

@@ -15,6 +15,11 @@ use warmroute_e2e::{
 const DEADLINE: Duration = Duration::from_secs(20);
 const PROMPT_TOKENS: usize = 512;
 
+/// What was just routed does not count: these scenarios are about what the engines say that they have.
+fn index_alone() -> Value {
+    json!({ "recent_routes_ms": 0 })
+}
+
 /// Makes an engine compute a prompt, and waits until the filter has heard of it.
 async fn warm(stack: &Stack, engine: usize, prompt: &[u32]) -> Result<SocketAddr> {
     let engine = stack.engines().get(engine).context("no such engine")?;
@@ -53,7 +58,7 @@ fn assert_warm(answer: &Answer, worker: SocketAddr) {
 
 #[tokio::test]
 async fn steers_by_body_and_by_header_over_http1_and_http2() -> Result<()> {
-    let stack = Stack::builder("steering").start().await?;
+    let stack = Stack::builder("steering").filter(index_alone()).start().await?;
     for (number, client) in [Client::http1(stack.url())?, Client::http2(stack.url())?].iter().enumerate() {
         for engine in 0..4 {
             let prompt = tokens((number * 4 + engine) as u64, PROMPT_TOKENS);
@@ -72,7 +77,7 @@ async fn steers_by_body_and_by_header_over_http1_and_http2() -> Result<()> {
 
 #[tokio::test]
 async fn steers_by_the_first_of_several_prompts() -> Result<()> {
-    let stack = Stack::builder("list-of-lists").start().await?;
+    let stack = Stack::builder("list-of-lists").filter(index_alone()).start().await?;
     let (first, second) = (tokens(1, PROMPT_TOKENS), tokens(2, PROMPT_TOKENS));
     let worker = warm(&stack, 2, &first).await?;
     warm(&stack, 3, &second).await?;
@@ -84,7 +89,8 @@ async fn steers_by_the_first_of_several_prompts() -> Result<()> {
 
 #[tokio::test]
 async fn model_and_salt_make_the_namespace_wherever_they_stand() -> Result<()> {
-    let stack = Stack::builder("namespaces").engine_flags(["--lora", "ad1"]).start().await?;
+    let stack =
+        Stack::builder("namespaces").engine_flags(["--lora", "ad1"]).filter(index_alone()).start().await?;
     let prompt = tokens(1, PROMPT_TOKENS);
     let plain = warm(&stack, 0, &prompt).await?;
     let salted = json!({ "cache_salt": "tenant", "model": "ad1", "prompt": prompt, "max_tokens": 1 });
@@ -165,7 +171,7 @@ async fn observe_mode_decides_and_counts_but_does_not_steer() -> Result<()> {
 
 #[tokio::test]
 async fn what_cannot_be_decided_is_served_and_counted_by_reason() -> Result<()> {
-    let stack = Stack::builder("fallbacks").start().await?;
+    let stack = Stack::builder("fallbacks").filter(index_alone()).start().await?;
     stack.wait_until_steering().await?;
     let before = stack.envoy.prometheus().await?;
     let client = Client::http1(stack.url())?;

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use crate::hash::SequenceHash;
-use crate::lookup::{Depths, Extent, IndexShape, Lookup, Match, PageStore, Progress, Refine, Scope};
+use crate::lookup::{Depths, Extent, Floor, IndexShape, Lookup, Match, PageStore, Progress, Refine, Scope};
 use crate::page::Slot;
 
 mod least_load;
@@ -110,7 +110,7 @@ pub struct Selection {
     /// search was capped); those behind it are ranked by what it learnt of them on the way, for want of a better host
     /// when the first refuses.
     pub choices: Vec<Choice>,
-    /// Whether anybody holds anything of the prompt.
+    /// Whether anybody holds anything of the prompt, or is taken to.
     pub matched: bool,
     /// Pages that were read.
     pub reads: u32,
@@ -171,6 +171,11 @@ impl Selector {
         let scope = Scope { store, shape, live, max_reads: question.limits.max_reads };
         let extent = Extent { hashes, expected_blocks: (!whole).then_some(question.prompt.blocks) };
         self.lookup.advance(scope, extent, &mut Contest::new(question))
+    }
+
+    /// Takes as given, from the next [`Selector::advance`] on, what was just sent to these workers.
+    pub fn assume(&mut self, floors: &[Floor]) {
+        self.lookup.assume(floors);
     }
 
     /// The best by what is known so far.

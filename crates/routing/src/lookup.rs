@@ -13,6 +13,9 @@
 //! A prompt may be looked up while it still arrives: [`Lookup::advance`] goes as far as the blocks that are there allow,
 //! and says whether more of them could change anything.
 //!
+//! What a worker is known to hold although the index does not say so yet is taken as given ([`Lookup::assume`]): its depth
+//! is the larger of the two, so that a block never counts twice.
+//!
 //! The number of reads is capped. What is not known then is taken at its lower bound: a lookup never claims a block that
 //! it has not seen. A page that is missing, broken or of another generation reads as empty, which can only make a match
 //! shorter.
@@ -56,6 +59,15 @@ pub struct Match {
     pub at_least: Depths,
     /// What it holds at most.
     pub at_most: Depths,
+}
+
+/// What a worker holds of a prompt whatever the index says: it was just sent there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// The worker.
+    pub slot: Slot,
+    /// The depth that its depth in each tier is raised to, in blocks; at most those that are there.
+    pub blocks: u32,
 }
 
 /// The index that is looked into.
@@ -118,6 +130,8 @@ pub struct Lookup {
     deepest: (u32, u32),
     /// Whether the first block has been read.
     started: bool,
+    /// What is taken as given.
+    floors: Vec<Floor>,
 }
 
 /// One call's share of a lookup.
@@ -141,6 +155,24 @@ pub fn lookup<S: PageStore, L: Fn(Slot) -> bool>(
     let mut lookup = Lookup::default();
     lookup.advance(scope, Extent { hashes, expected_blocks: None }, refine);
     lookup.found
+}
+
+/// Whether the index has a block for a worker. One read.
+pub fn is_published<S: PageStore>(store: &mut S, shape: IndexShape, hash: SequenceHash, slot: Slot) -> bool {
+    let mut found = false;
+    each_holder(store, shape, hash, |holder| found |= holder.slot == slot);
+    found
+}
+
+/// Reads the holders of a block. A page that is missing, broken, of another generation or another number has none.
+fn each_holder<S: PageStore>(store: &mut S, shape: IndexShape, hash: SequenceHash, each: impl FnMut(Holder)) {
+    let number = shape.page_bits.page_of(hash);
+    let Some(bytes) = store.read(number) else { return };
+    let Ok(page) = Page::parse(bytes.as_ref()) else { return };
+    let header = page.header();
+    if header.generation == shape.generation && header.number == number {
+        page.find(hash).into_iter().flat_map(Holders::iter).for_each(each);
+    }
 }
 
 // === impl RefineAll ===
@@ -215,6 +247,14 @@ impl Match {
         (high > low).then(|| low + (high - low) / 2)
     }
 
+    /// It holds at least so many blocks, in the fastest tier.
+    fn raise(&mut self, blocks: u32) {
+        for (low, high) in self.at_least.0.iter_mut().zip(&mut self.at_most.0) {
+            *low = (*low).max(blocks);
+            *high = (*high).max(*low);
+        }
+    }
+
     /// The prompt turns out to have another number of blocks. What was only bounded by the old number is by the new.
     fn rescale(&mut self, old_total: u32, total: u32) {
         for (low, high) in self.at_least.0.iter().zip(&mut self.at_most.0) {
@@ -262,8 +302,9 @@ impl Lookup {
             }
             self.started = true;
             search.begin(total);
-            self.deepest = (1, total);
+            self.deepest = if search.found.workers.is_empty() { (0, 0) } else { (1, total) };
         }
+        search.raise(&self.floors, &mut self.deepest);
         if search.found.workers.is_empty() {
             return Progress::Done;
         }
@@ -271,6 +312,12 @@ impl Lookup {
             self.found.capped = true;
             Progress::Done
         })
+    }
+
+    /// Takes as given, from the next call on, that these workers hold so much; of several for one worker the deepest counts.
+    pub fn assume(&mut self, floors: &[Floor]) {
+        self.floors.clear();
+        self.floors.extend_from_slice(floors);
     }
 
     /// What was found so far.
@@ -296,6 +343,28 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
         self.fetch(0);
         self.found.workers = self.holders.iter().map(|holder| Match::unseen(holder.slot, total)).collect();
         self.absorb(0);
+    }
+
+    /// Raises what is known of each worker to what is taken as given. A worker that the index does not know for the first
+    /// block is known no deeper than that.
+    fn raise(&mut self, floors: &[Floor], (low, high): &mut (u32, u32)) {
+        let live = &self.scope.live;
+        for floor in floors.iter().filter(|floor| floor.blocks > 0 && live(floor.slot)) {
+            let depths = Depths::all_gpu(floor.blocks);
+            match self.found.workers.binary_search_by_key(&floor.slot, |found| found.slot) {
+                Ok(i) => {
+                    if let Some(found) = self.found.workers.get_mut(i) {
+                        found.raise(floor.blocks);
+                    }
+                }
+                Err(i) => self
+                    .found
+                    .workers
+                    .insert(i, Match { slot: floor.slot, at_least: depths, at_most: depths }),
+            }
+            *low = (*low).max(floor.blocks);
+            *high = (*high).max(*low);
+        }
     }
 
     fn run(
@@ -361,17 +430,13 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
     fn fetch(&mut self, block: u32) -> usize {
         self.holders.clear();
         let Some(hash) = self.hashes.get(block as usize) else { return 0 };
-        let number = self.scope.shape.page_bits.page_of(*hash);
         self.found.reads += 1;
-        let Some(bytes) = self.scope.store.read(number) else { return 0 };
-        let Ok(page) = Page::parse(bytes.as_ref()) else { return 0 };
-        let header = page.header();
-        if header.generation != self.scope.shape.generation || header.number != number {
-            return 0;
-        }
-        let live = &self.scope.live;
-        let holders = page.find(*hash).into_iter().flat_map(Holders::iter);
-        self.holders.extend(holders.filter(|holder| live(holder.slot)));
+        let Scope { store, shape, live, .. } = &mut self.scope;
+        each_holder(*store, *shape, *hash, |holder| {
+            if live(holder.slot) {
+                self.holders.push(holder);
+            }
+        });
         self.holders.len()
     }
 }

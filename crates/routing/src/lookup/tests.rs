@@ -190,3 +190,55 @@ fn a_page_that_changes_between_two_reads_neither_panics_nor_hangs() {
     let found = lookup(scope(&mut store, 64), &hashes, &mut RefineAll);
     assert!(!found.capped && found.workers.iter().all(|found| found.at_least.any() <= 90));
 }
+
+proptest! {
+    #[test]
+    fn a_workers_depth_is_the_larger_of_what_is_published_and_what_is_taken_as_given(
+        depths in any_depths(),
+        floors in proptest::collection::vec((0..14u16, 0..140u32), 0..8),
+        blocks in 1..120u32,
+        part in 1..120u32,
+    ) {
+        let hashes = hashes(blocks);
+        let mut pages = publish(&hashes, &depths);
+        let floor = |(number, depth): &(u16, u32), known: u32| {
+            Floor { slot: slot(*number), blocks: (*depth).min(known) }
+        };
+        let mut lookup = Lookup::default();
+        for known in [part.min(blocks), blocks] {
+            lookup.assume(&floors.iter().map(|given| floor(given, known)).collect::<Vec<_>>());
+            let expected_blocks = (known < blocks).then_some(blocks);
+            let extent = Extent { hashes: &hashes[..known as usize], expected_blocks };
+            lookup.advance(scope(&mut pages, u32::MAX), extent, &mut RefineAll);
+        }
+        for number in 0..14u16 {
+            let given = floors.iter().filter(|(of, _)| *of == number).map(|(_, depth)| *depth).max();
+            let published = depths.get(usize::from(number)).copied().unwrap_or_default();
+            let larger = |tier| published.within(tier).max(given.unwrap_or(0)).min(blocks);
+            let found = lookup.matches().workers.iter().find(|found| found.slot == slot(number));
+            let found = found.map(|found| (found.at_least, found.is_exact())).unwrap_or((Depths::default(), true));
+            prop_assert!(found.1);
+            for tier in Tier::ALL {
+                prop_assert_eq!(found.0.within(tier), larger(tier), "worker {} {:?}", number, tier);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cold_prompt_that_was_just_sent_somewhere_costs_one_read() {
+    let hashes = hashes(512);
+    let mut lookup = Lookup::default();
+    lookup.assume(&[Floor { slot: slot(3), blocks: 500 }, Floor { slot: slot(1), blocks: 20 }]);
+    let extent = Extent { hashes: &hashes, expected_blocks: None };
+    assert_eq!(lookup.advance(scope(&mut publish(&hashes, &[]), 64), extent, &mut RefineAll), Progress::Done);
+    let known = |number, blocks| Match {
+        slot: slot(number),
+        at_least: Depths::all_gpu(blocks),
+        at_most: Depths::all_gpu(blocks),
+    };
+    assert_eq!(
+        *lookup.matches(),
+        Matches { workers: vec![known(1, 20), known(3, 500)], reads: 1, capped: false }
+    );
+}
