@@ -8,6 +8,7 @@ mod engines;
 mod run;
 mod soak;
 mod suite;
+mod templates;
 mod tools;
 
 use std::process::ExitCode;

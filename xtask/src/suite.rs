@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use warmroute_e2e::{rounds, workspace};
 
 use crate::engines::{self, Engine};
-use crate::{build, run, tools};
+use crate::{build, run, templates, tools};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -21,6 +21,9 @@ pub(crate) struct Options {
     /// Instead, kill and start engines and collector N times under load, and see that all is exact again each time
     #[arg(long, value_name = "N", conflicts_with_all = ["only", "engine"])]
     rounds: Option<usize>,
+    /// Instead, hold the tokens of real tokenizers and chat templates against transformers. Fetches some 300 MB
+    #[arg(long, conflicts_with_all = ["only", "engine", "rounds"])]
+    templates: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -50,6 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if let Some(rounds) = options.rounds {
         return kill_for(rounds);
+    }
+    if options.templates {
+        return templates::run();
     }
     let chosen =
         Step::value_variants().iter().filter(|step| options.only.is_empty() || options.only.contains(step));

