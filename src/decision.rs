@@ -39,6 +39,8 @@ pub enum Reason {
     Cold,
     /// The pool has no worker that may be chosen.
     NoWorkers,
+    /// None of the endpoints that the request may go to, by its subset, may be chosen.
+    Subset,
     /// The prompt's namespace cannot be told: a salt that is no short text, or a key that only the engine understands.
     UnknownNamespace,
     /// The prompt cannot be read.
@@ -128,6 +130,7 @@ impl Reason {
             Self::ShortPrompt,
             Self::Cold,
             Self::NoWorkers,
+            Self::Subset,
             Self::UnknownNamespace,
         ];
         own.into_iter().chain(PromptError::ALL.map(Self::Prompt))
@@ -148,6 +151,7 @@ impl Reason {
             Self::ShortPrompt => "short_prompt",
             Self::Cold => "cold",
             Self::NoWorkers => "no_workers",
+            Self::Subset => "subset",
             Self::UnknownNamespace => "unknown_namespace",
             Self::Prompt(error) => error.as_str(),
         }

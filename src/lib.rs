@@ -27,4 +27,6 @@ mod proxy;
 pub mod publisher;
 pub mod recent;
 pub mod request;
+pub mod sessions;
 pub mod shared;
+pub mod wishes;

@@ -40,6 +40,10 @@ pub struct FilterConfig {
     pub max_page_reads: usize,
     /// How long what was just routed counts as cached, in milliseconds; 0: not at all.
     pub recent_routes_ms: u64,
+    /// The headers in which a request may wish something of the choice. The filter removes them from requests.
+    pub wish_headers: WishHeaders,
+    /// How long after its last request a session keeps its worker, in milliseconds.
+    pub session_ttl_ms: u64,
     /// What this filter's worker VMs stand by to publish, where they do.
     pub publisher: Option<PublisherConfig>,
 }
@@ -62,6 +66,17 @@ pub enum Steering {
     StatefulSession,
 }
 
+/// The request headers that may wish something of the choice, each only where it is configured. All distinct, in lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WishHeaders {
+    /// The only endpoints that may be chosen, as `ip:port,ip:port`.
+    pub subset: Option<String>,
+    /// The name of the session that the request belongs to.
+    pub session: Option<String>,
+    /// What load counts for: a number from 0 to 10.
+    pub load_scale: Option<String>,
+}
+
 /// The request headers that may carry a prompt and its namespace. All distinct, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptHeaders {
@@ -77,7 +92,7 @@ pub struct PromptHeaders {
     pub cache_salt: String,
 }
 
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 19] = [
     "role",
     "pools",
     "mode",
@@ -94,10 +109,14 @@ const FIELDS: [&str; 17] = [
     "max_index_age_ms",
     "max_page_reads",
     "recent_routes_ms",
+    "wish_headers",
+    "session_ttl_ms",
     "publisher",
 ];
 
 const HEADER_FIELDS: [&str; 5] = ["tokens", "tokens_base64", "block_hashes", "model", "cache_salt"];
+
+const WISH_FIELDS: [&str; 3] = ["subset", "session", "load_scale"];
 
 /// Where vLLM and SGLang take token IDs.
 const DEFAULT_PATHS: [&str; 3] = ["/v1/completions", "/inference/v1/generate", "/generate"];
@@ -116,6 +135,9 @@ const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// A day. An index that old describes caches that are long gone.
 const MOST_INDEX_AGE_MS: u64 = 86_400_000;
+
+/// A day, and a second: a session that ends sooner is none.
+const SESSION_TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=86_400_000;
 
 /// A minute. What an engine has not told of by then, it has not kept.
 const MOST_RECENT_MS: u64 = 60_000;
@@ -159,6 +181,8 @@ pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
         max_index_age_ms: fields.number("max_index_age_ms", 1..=MOST_INDEX_AGE_MS, 30_000)?,
         max_page_reads: fields.number("max_page_reads", 1..=MOST_PAGE_READS, 64)?,
         recent_routes_ms: fields.number("recent_routes_ms", 0..=MOST_RECENT_MS, 2_000)?,
+        wish_headers: wish_headers(&fields)?,
+        session_ttl_ms: fields.number("session_ttl_ms", SESSION_TTL_MS, 600_000)?,
         publisher: publisher::read_optional(&fields)?,
     };
     check_distinct_headers(&config)?;
@@ -221,6 +245,13 @@ fn prompt_headers(fields: &Fields<'_>) -> Result<PromptHeaders, ConfigError> {
     })
 }
 
+fn wish_headers(fields: &Fields<'_>) -> Result<WishHeaders, ConfigError> {
+    let Some(field) = fields.get("wish_headers") else { return Ok(WishHeaders::default()) };
+    let fields = field.fields(&WISH_FIELDS)?;
+    let name = |member| fields.get(member).map(|field| header_name(&field)).transpose();
+    Ok(WishHeaders { subset: name("subset")?, session: name("session")?, load_scale: name("load_scale")? })
+}
+
 fn header(fields: &Fields<'_>, name: &str, default: &str) -> Result<String, ConfigError> {
     fields.get(name).map_or_else(|| Ok(default.to_owned()), |field| header_name(&field))
 }
@@ -238,6 +269,10 @@ fn check_distinct_headers(config: &FilterConfig) -> Result<(), ConfigError> {
         ("rank_header", &config.rank_header),
     ];
     names.extend(config.decision_header.iter().map(|name| ("decision_header", name)));
+    let wishes = &config.wish_headers;
+    names.extend(wishes.subset.iter().map(|name| ("wish_headers.subset", name)));
+    names.extend(wishes.session.iter().map(|name| ("wish_headers.session", name)));
+    names.extend(wishes.load_scale.iter().map(|name| ("wish_headers.load_scale", name)));
     for (position, (path, name)) in names.iter().enumerate() {
         if let Some((other, _)) = names.iter().take(position).find(|(_, earlier)| earlier == name) {
             return Err(ConfigError::at(

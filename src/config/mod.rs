@@ -26,7 +26,7 @@ mod reader;
 mod tests;
 
 pub use error::ConfigError;
-pub use filter::{FilterConfig, Mode, PromptHeaders, Steering};
+pub use filter::{FilterConfig, Mode, PromptHeaders, Steering, WishHeaders};
 pub use paths::PathPattern;
 pub use pools::Pool;
 pub use publisher::{PublisherConfig, PublisherRole};

@@ -1,5 +1,6 @@
 //! From a prompt's hashes to a decision.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use warmroute_routing::choose::{Candidate, Choice, Limits, Prompt, Question, Rule, Selection, Selector};
@@ -14,6 +15,8 @@ use crate::host::Host;
 use crate::index::{IndexReader, PoolView, Snapshot};
 use crate::ledger::Ledger;
 use crate::recent::{Assumed, RecentRoutes};
+use crate::sessions::{MOST_SURPLUS_TOKENS, Sessions};
+use crate::wishes::{Session, Wishes};
 
 /// What a decision is made from.
 pub struct Surroundings<'a, H> {
@@ -27,6 +30,8 @@ pub struct Surroundings<'a, H> {
     pub failures: &'a Failures,
     /// What was just routed, where that counts. Then a prompt that nobody holds goes by load, and is remembered.
     pub recent: Option<&'a mut RecentRoutes>,
+    /// The workers that sessions were last sent to.
+    pub sessions: &'a mut Sessions,
     /// The rule that the pool's workers are chosen by.
     pub rule: &'a Rule,
     /// What it is bounded by.
@@ -67,6 +72,9 @@ pub struct Inquiry {
     selector: Selector,
     /// The pool that the selector has looked into.
     view: Option<Rc<PoolView>>,
+    wishes: Wishes,
+    /// The worker of the request's session, once it has been looked up.
+    keeper: Option<Option<SocketAddr>>,
     tie: u64,
 }
 
@@ -74,8 +82,13 @@ pub struct Inquiry {
 
 impl Inquiry {
     /// Nothing is known yet. `tie` is a number that differs from request to request.
-    pub fn new(tie: u64) -> Self {
-        Self { selector: Selector::default(), view: None, tie }
+    pub fn new(tie: u64, wishes: Wishes) -> Self {
+        Self { selector: Selector::default(), view: None, wishes, keeper: None, tie }
+    }
+
+    /// The session that the request belongs to.
+    pub fn session(&self) -> Option<Session> {
+        self.wishes.session
     }
 
     /// The generation of the index that was looked into, if one was.
@@ -102,19 +115,32 @@ impl Inquiry {
         if asked.hashes.is_empty() {
             return asked.last.then(|| Decision::fallback(Reason::ShortPrompt));
         }
-        let candidates = view.candidates(around.ledger, around.failures, around.now_us);
-        if candidates.is_empty() {
-            return Some(Decision::fallback(Reason::NoWorkers));
-        }
+        let candidates = match self.candidates(around, &view) {
+            Ok(candidates) => candidates,
+            Err(reason) => return Some(Decision::fallback(reason)),
+        };
+        // Who keeps the session is looked into alone; the others are named behind it, for want of a better host.
+        let kept = self.kept(around, &view, &candidates);
+        let narrowed = kept.map(|kept| [kept]);
         self.look_into(&view);
         let assumed = self.assume(around, &view, asked);
-        let question = self.question(asked, &candidates, around.rule, around.bounds);
+        let looked_into: &[Candidate] = match &narrowed {
+            Some(kept) => kept,
+            None => &candidates,
+        };
+        let question = self.question(asked, looked_into, around.rule, around.bounds);
         let mut pages = around.index.pages(around.host, &snapshot);
         let progress = self.selector.advance(&mut pages, view.shape(), asked.hashes, asked.whole, &question);
         if progress == Progress::MoreBlocks && !asked.last {
             return None;
         }
-        let selection = self.selector.selection(&question);
+        let mut selection = self.selector.selection(&question);
+        if let Some(kept) = kept {
+            let others = self.question(asked, &candidates, around.rule, around.bounds);
+            let others = self.selector.selection(&others).choices.into_iter();
+            selection.choices.extend(others.filter(|choice| choice.slot != kept.slot));
+            selection.choices.truncate(around.bounds.max_destinations);
+        }
         let best = selection.choices.first();
         // What was just routed to another may turn out to be the rest of this prompt, too.
         if !asked.last && assumed.open.iter().any(|slot| best.is_some_and(|best| best.slot != *slot)) {
@@ -133,6 +159,49 @@ impl Inquiry {
             best.and_then(|_| route(&view.pool, &selection, &question.prompt, published_blocks, lookup));
         let cold = || Decision::Fallback(Fallback { reason: Reason::Cold, lookup: Some(lookup) });
         Some(route.map_or_else(cold, Decision::Route))
+    }
+
+    /// The workers that the request may go to, with their load as it counts for it.
+    fn candidates<H: Host>(
+        &self,
+        around: &Surroundings<'_, H>,
+        view: &PoolView,
+    ) -> Result<Vec<Candidate>, Reason> {
+        let mut candidates = view.candidates(around.ledger, around.failures, around.now_us);
+        if candidates.is_empty() {
+            return Err(Reason::NoWorkers);
+        }
+        if let Some(subset) = &self.wishes.subset {
+            let address = |slot| view.pool.worker(slot).map(|worker| worker.address);
+            candidates.retain(|candidate| address(candidate.slot).is_some_and(|address| subset.has(address)));
+            if candidates.is_empty() {
+                return Err(Reason::Subset);
+            }
+        }
+        if let Some(scale) = self.wishes.load_scale {
+            candidates.iter_mut().for_each(|candidate| candidate.load = scale.apply(candidate.load));
+        }
+        Ok(candidates)
+    }
+
+    /// The candidate that the request's session was last sent to, unless it is saturated.
+    fn kept<H: Host>(
+        &mut self,
+        around: &mut Surroundings<'_, H>,
+        view: &PoolView,
+        candidates: &[Candidate],
+    ) -> Option<Candidate> {
+        let session = self.wishes.session?;
+        let keeper =
+            *self.keeper.get_or_insert_with(|| around.sessions.worker(around.host, session, around.now_us));
+        let keeper = keeper?;
+        let is_keeper = |candidate: &&Candidate| {
+            view.pool.worker(candidate.slot).is_some_and(|worker| worker.address == keeper)
+        };
+        let kept = candidates.iter().find(is_keeper)?;
+        let least = candidates.iter().map(|candidate| candidate.load.prefill_tokens).min()?;
+        let surplus = kept.load.prefill_tokens.saturating_sub(least);
+        (surplus <= MOST_SURPLUS_TOKENS).then_some(*kept)
     }
 
     /// Looks up what was just routed.

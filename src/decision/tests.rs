@@ -11,7 +11,9 @@ use super::*;
 use crate::failures::Failures;
 use crate::host::fake::FakeHost;
 use crate::ledger::Work;
+use crate::sessions::Sessions;
 use crate::shared::{KeySet, PoolKeys, Published};
+use crate::wishes::Wishes;
 
 const BOUNDS: Bounds = Bounds { max_index_age_us: 30_000_000, max_page_reads: 64, max_destinations: 2 };
 const BITS: PageBits = PageBits::new(0).unwrap();
@@ -57,6 +59,7 @@ fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) ->
         ledger: &mut ledger,
         failures: &Failures::default(),
         recent: None,
+        sessions: &mut Sessions::new("p", 1_000_000),
         rule: &Rule::default(),
         bounds: BOUNDS,
         now_us,
@@ -64,7 +67,7 @@ fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) ->
     let hashes = sequence_hashes(tokens, 4, namespace);
     let asked =
         Asked { hashes: &hashes, block_size: 4, tokens: tokens.len() as u64, whole: true, last: true };
-    Inquiry::new(0).advance(&mut around, &asked).unwrap()
+    Inquiry::new(0, Wishes::default()).advance(&mut around, &asked).unwrap()
 }
 
 fn decide_now(host: &FakeHost, tokens: &[u32]) -> Decision {
@@ -142,8 +145,8 @@ proptest! {
         let mut counts = vec![0; workers];
         for tie in 0..60 {
             let (host, index, ledger) = (&host, &mut index, &mut ledger);
-            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), recent: None, rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
-            let decision = Inquiry::new(tie).advance(&mut around, &asked).unwrap();
+            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), recent: None, sessions: &mut Sessions::new("p", 1_000_000), rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
+            let decision = Inquiry::new(tie, Wishes::default()).advance(&mut around, &asked).unwrap();
             let Decision::Route(route) = decision else { panic!("not routed") };
             counts[usize::from(route.destinations[0].port() - 8000)] += 1;
         }
@@ -160,6 +163,7 @@ fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> 
         ledger: &mut ledger,
         failures: &Failures::default(),
         recent: None,
+        sessions: &mut Sessions::new("p", 1_000_000),
         rule: &Rule::default(),
         bounds: BOUNDS,
         now_us: 0,
@@ -174,7 +178,7 @@ fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> 
 fn a_prompt_is_decided_as_soon_as_the_rest_cannot_matter() {
     let (host, tokens) = (FakeHost::default(), tokens(400));
     publish(&host, &tokens, Namespace::default(), &[30, 60]);
-    let mut inquiry = Inquiry::new(0);
+    let mut inquiry = Inquiry::new(0, Wishes::default());
     assert_eq!(ask(&mut inquiry, &host, &tokens, 0), None);
     assert_eq!(ask(&mut inquiry, &host, &tokens, 20), None);
     let Some(Decision::Route(route)) = ask(&mut inquiry, &host, &tokens, 31) else { panic!("not decided") };
@@ -187,7 +191,7 @@ fn a_prompt_is_decided_as_soon_as_the_rest_cannot_matter() {
 fn what_was_found_in_an_older_generation_is_forgotten() {
     let (host, tokens) = (FakeHost::default(), tokens(400));
     publish(&host, &tokens, Namespace::default(), &[90, 60]);
-    let mut inquiry = Inquiry::new(0);
+    let mut inquiry = Inquiry::new(0, Wishes::default());
     assert_eq!(ask(&mut inquiry, &host, &tokens, 40), None);
     let value = host.shared("warmroute/1/p/published").unwrap().bytes;
     let published = Published::decode(&value).unwrap();
@@ -215,11 +219,13 @@ fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothin
             ledger,
             failures,
             recent: None,
+            sessions: &mut Sessions::new("p", 1_000_000),
             rule,
             bounds: BOUNDS,
             now_us: 0,
         };
-        let Some(Decision::Route(route)) = Inquiry::new(0).advance(&mut around, &asked) else {
+        let Some(Decision::Route(route)) = Inquiry::new(0, Wishes::default()).advance(&mut around, &asked)
+        else {
             panic!("not routed")
         };
         route.destinations[0]

@@ -17,7 +17,9 @@ use crate::index::{IndexReader, PoolView};
 use crate::ledger::Ledger;
 use crate::metrics::RequestMetrics;
 use crate::recent::RecentRoutes;
+use crate::sessions::Sessions;
 use crate::shared::RouteHead;
+use crate::wishes::Wishes;
 
 /// How often it is told how old the indexes are, in microseconds.
 const BETWEEN_AGES_US: u64 = 1_000_000;
@@ -44,6 +46,7 @@ struct PoolState {
     index: IndexReader,
     /// What was just routed, where that counts.
     recent: Option<RecentRoutes>,
+    sessions: Sessions,
     rule: Rule,
     metrics: RequestMetrics,
 }
@@ -55,9 +58,11 @@ impl Filter {
     pub fn new(config: FilterConfig, host: &impl Host, seed: u64) -> Self {
         let recent_us = config.recent_routes_ms.saturating_mul(1000);
         let recent = |pool: &str| (recent_us > 0).then(|| RecentRoutes::new(pool, recent_us));
+        let session_ttl_us = config.session_ttl_ms.saturating_mul(1000);
         let pool = |pool: &Pool| PoolState {
             index: IndexReader::new(&pool.name),
             recent: recent(&pool.name),
+            sessions: Sessions::new(&pool.name, session_ttl_us),
             rule: pool.policy,
             metrics: RequestMetrics::define(host, &pool.name),
         };
@@ -99,9 +104,9 @@ impl Filter {
         state.index.ready(host, &mut self.ledger, host.now_us(), max_age_us)
     }
 
-    pub(super) fn inquiry(&mut self) -> Inquiry {
+    pub(super) fn inquiry(&mut self, wishes: Wishes) -> Inquiry {
         self.tie = self.tie.wrapping_add(1);
-        Inquiry::new(self.tie)
+        Inquiry::new(self.tie, wishes)
     }
 
     pub(super) fn advance(
@@ -118,12 +123,15 @@ impl Filter {
         let rule = &state.rule;
         ledger.read_others(host, now_us);
         let recent = state.recent.as_mut();
-        let mut around = Surroundings { host, index, ledger, failures, recent, rule, bounds, now_us };
+        let sessions = &mut state.sessions;
+        let mut around =
+            Surroundings { host, index, ledger, failures, recent, sessions, rule, bounds, now_us };
         let decision = inquiry.advance(&mut around, asked);
-        if let (Some(Decision::Route(route)), Some(recent)) = (&decision, &mut state.recent)
-            && let Some(generation) = inquiry.generation()
-            && steers
-        {
+        let Some(Decision::Route(route)) = decision.as_ref().filter(|_| steers) else { return decision };
+        if let (Some(session), Some(worker)) = (inquiry.session(), route.destinations.first()) {
+            state.sessions.bind(host, session, *worker, now_us);
+        }
+        if let (Some(recent), Some(generation)) = (&mut state.recent, inquiry.generation()) {
             let head = RouteHead {
                 routed_at_us: now_us,
                 slot: route.slot,

@@ -7,10 +7,11 @@ use base64::Engine as _;
 use warmroute_routing::hash::{SequenceHash, sequence_hashes};
 use warmroute_routing::pool::Pool;
 
-use crate::config::{FilterConfig, Steering};
+use crate::config::{FilterConfig, Steering, WishHeaders};
 use crate::decision::{Decision, Reason, Route};
 use crate::host::RequestHost;
 use crate::prompt::header;
+use crate::wishes::{LoadScale, Session, Subset, Wishes};
 
 /// What is to be done with a request, by its headers.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,8 +57,13 @@ struct PromptValues {
 /// Takes the filter's own headers out of the request, whatever its path, and looks for the prompt.
 ///
 /// A destination header that a client sent would choose the host: it goes first, before anything can go wrong.
-pub(super) fn take_in(host: &impl RequestHost, config: &FilterConfig, end: bool) -> Intake {
+pub(super) fn take_in(host: &impl RequestHost, config: &FilterConfig, end: bool) -> (Intake, Wishes) {
     take(host, &config.destination_header);
+    let wishes = take_wishes(host, &config.wish_headers);
+    (intake(host, config, end), wishes)
+}
+
+fn intake(host: &impl RequestHost, config: &FilterConfig, end: bool) -> Intake {
     let values = PromptValues::take(host, config);
     let path = host.request_header(":path").unwrap_or_default();
     if !std::str::from_utf8(&path).is_ok_and(|path| config.reads_path(path)) {
@@ -67,6 +73,15 @@ pub(super) fn take_in(host: &impl RequestHost, config: &FilterConfig, end: bool)
         Some(Ok(prompt)) => Intake::Prompt(prompt),
         Some(Err(reason)) => Intake::Refused(reason),
         None => body_intake(host, config, end),
+    }
+}
+
+fn take_wishes(host: &impl RequestHost, names: &WishHeaders) -> Wishes {
+    let take = |name: &Option<String>| name.as_ref().and_then(|name| take(host, name));
+    Wishes {
+        subset: take(&names.subset).map(|value| Subset::parse(&value)),
+        session: take(&names.session).and_then(|value| Session::parse(&value)),
+        load_scale: take(&names.load_scale).and_then(|value| LoadScale::parse(&value)),
     }
 }
 

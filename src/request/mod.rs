@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use crate::decision::{Asked, Decision, Inquiry, Reason, Route};
 use crate::host::RequestHost;
 use crate::ledger::{Booking, Work};
+use crate::wishes::Wishes;
 use body::{BodyReader, Step};
 use headers::{HeaderPrompt, Intake};
 use served::{Rest, Sent, Served};
@@ -76,7 +77,7 @@ pub enum Flow {
 impl Exchange {
     /// The request's headers are there. `end`: no body follows.
     pub fn request_headers(&mut self, host: &impl RequestHost, filter: &mut Filter, end: bool) -> Flow {
-        let intake = headers::take_in(host, &filter.config, end);
+        let (intake, wishes) = headers::take_in(host, &filter.config, end);
         if matches!(intake, Intake::NotOurs) {
             return Flow::Continue;
         }
@@ -85,8 +86,9 @@ impl Exchange {
             Intake::NotOurs => return Flow::Continue,
             _ if self.pool.is_none() => Err(Reason::NoPool),
             Intake::Refused(reason) => Err(reason),
-            Intake::Prompt(prompt) => self.decide(host, filter, prompt),
-            Intake::Body { content_length } => match self.wait_for_body(host, filter, content_length) {
+            Intake::Prompt(prompt) => self.decide(host, filter, prompt, wishes),
+            Intake::Body { content_length } => match self.wait_for_body(host, filter, content_length, wishes)
+            {
                 Ok(()) => return Flow::Hold,
                 Err(reason) => Err(reason),
             },
@@ -100,6 +102,7 @@ impl Exchange {
         host: &impl RequestHost,
         filter: &mut Filter,
         prompt: HeaderPrompt,
+        wishes: Wishes,
     ) -> Result<(Decision, u64), Reason> {
         let start_us = host.now_us();
         let pool = self.pool.ok_or(Reason::NoPool)?;
@@ -107,7 +110,7 @@ impl Exchange {
         let (hashes, tokens) = prompt.hash(&view.pool);
         let asked =
             Asked { hashes: &hashes, block_size: view.pool.block_size, tokens, whole: true, last: true };
-        let mut inquiry = filter.inquiry();
+        let mut inquiry = filter.inquiry(wishes);
         let decision =
             filter.advance(host, pool, &mut inquiry, &asked, start_us).ok_or(Reason::ShortPrompt)?;
         Ok((decision, host.now_us().saturating_sub(start_us)))
@@ -118,6 +121,7 @@ impl Exchange {
         host: &impl RequestHost,
         filter: &mut Filter,
         content_length: Option<u64>,
+        wishes: Wishes,
     ) -> Result<(), Reason> {
         let pool = self.pool.ok_or(Reason::NoPool)?;
         let view = filter.ready(host, pool)?;
@@ -125,7 +129,7 @@ impl Exchange {
             return Err(Reason::BodyNotSeen);
         }
         let body = BodyReader::new(view, filter.config.max_held_bytes, content_length);
-        let inquiry = filter.inquiry();
+        let inquiry = filter.inquiry(wishes);
         self.state = State::Reading(Box::new(Reading { body, inquiry, pool, spent_us: 0 }));
         Ok(())
     }

@@ -5,6 +5,7 @@ use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWrit
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 mod bursts;
+mod wishes;
 
 use super::*;
 use crate::config::{Config, Role};

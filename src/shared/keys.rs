@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use super::sessions::PAGES as SESSION_PAGES;
+
 /// The key of what all threads have in flight. A pool's name has no slash in it, so no pool's key is this.
 pub const LOAD_KEY: &str = "warmroute/1/load";
 
@@ -21,7 +23,7 @@ pub struct PoolKeys {
     published: String,
     lease: String,
     recent: String,
-    /// The page key that was asked for last.
+    /// The numbered key that was asked for last.
     page: String,
 }
 
@@ -74,6 +76,15 @@ impl PoolKeys {
         &self.recent
     }
 
+    /// The key of the part of the sessions in which the session of this hash is.
+    pub fn sessions(&mut self, session: u64) -> &str {
+        self.page.clear();
+        self.page.push_str(&self.prefix);
+        // Writing to a String cannot fail.
+        let _ = write!(self.page, "s/{:02x}", session % SESSION_PAGES);
+        &self.page
+    }
+
     /// The key of a page.
     pub fn page(&mut self, set: KeySet, number: u32) -> &str {
         self.page.clear();
@@ -93,6 +104,7 @@ mod tests {
         let mut keys = PoolKeys::new("llama");
         assert_eq!(keys.published(), "warmroute/1/llama/published");
         assert_eq!(keys.lease(), "warmroute/1/llama/lease");
+        assert_eq!(keys.sessions(0x1_23), "warmroute/1/llama/s/23");
         assert_eq!(keys.recent(), "warmroute/1/llama/recent");
         assert_eq!(keys.page(KeySet::A, 0x1F), "warmroute/1/llama/a/00001f");
         assert_eq!(keys.page(KeySet::A.other(), 0xFF_FFFF), "warmroute/1/llama/b/ffffff");

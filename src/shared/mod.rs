@@ -8,6 +8,7 @@
 //! warmroute/1/<pool>/published     the pool and where its pages are (see `published`)
 //! warmroute/1/<pool>/lease         who publishes (see `lease`)
 //! warmroute/1/<pool>/recent        what was just routed where (see `recent`)
+//! warmroute/1/<pool>/s/<nn>        which worker a session was last sent to, in 256 parts (see `sessions`)
 //! warmroute/1/<pool>/a/<page>      the pages of one generation, <page> in six hexadecimal digits
 //! warmroute/1/<pool>/b/<page>      the pages of the next, until the two change places
 //! ```
@@ -20,9 +21,11 @@ mod lease;
 mod load;
 mod published;
 mod recent;
+mod sessions;
 
 pub use keys::{KeySet, LOAD_KEY, PoolKeys};
 pub use lease::{Claim, Lease, Seniority};
 pub use load::{LoadBook, LoadRow, ROW_LIFE_US};
 pub use published::{Published, PublishedError};
 pub use recent::{RecentBook, RecentRoute, RouteHead, Shared};
+pub use sessions::{BoundSession, SessionPage};

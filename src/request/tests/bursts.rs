@@ -6,7 +6,7 @@ use crate::host::Host;
 const SECOND: u64 = 1_000_000;
 
 /// A proxy with an index of nothing, over workers at 127.0.0.1:8001 and on.
-fn cold_host(workers: u16) -> FakeHost {
+pub(super) fn cold_host(workers: u16) -> FakeHost {
     let host = host();
     let page = PageWriter::default().finish(PageHeader { number: 0, generation: Generation(1), version: 2 });
     host.put(PoolKeys::new("p").page(KeySet::A, 0), &page);
@@ -31,13 +31,13 @@ fn cold_host(workers: u16) -> FakeHost {
 }
 
 /// A body whose prompt is `common` tokens that all prompts share, and then eight of its own.
-fn body(own: u32, common: u32) -> String {
+pub(super) fn body(own: u32, common: u32) -> String {
     let tokens: Vec<_> = (0..common).chain((0..8).map(|i| 1000 * own + i)).map(|id| id.to_string()).collect();
     format!(r#"{{"prompt":[{}]}}"#, tokens.join(","))
 }
 
 /// Sends a request whose body comes in pieces and leaves it in flight; returns what was decided.
-fn send(host: &FakeHost, filter: &mut Filter, body: &str, step: usize) -> (Exchange, String) {
+pub(super) fn send(host: &FakeHost, filter: &mut Filter, body: &str, step: usize) -> (Exchange, String) {
     host.body.borrow_mut().clear();
     let mut exchange = Exchange::default();
     assert_eq!(exchange.request_headers(host, filter, false), Flow::Hold);
@@ -56,7 +56,7 @@ fn send(host: &FakeHost, filter: &mut Filter, body: &str, step: usize) -> (Excha
     (exchange, decision)
 }
 
-fn worker_of(decision: &str) -> &str {
+pub(super) fn worker_of(decision: &str) -> &str {
     decision.split("worker=").nth(1).unwrap().split(' ').next().unwrap()
 }
 
