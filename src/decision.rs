@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use warmroute_routing::page::Slot;
 
 use crate::prompt::PromptError;
+use crate::trust::Prediction;
 
 pub use inquiry::{Asked, Bounds, Inquiry, Surroundings};
 
@@ -84,6 +85,10 @@ pub struct Route {
     pub cached_blocks: u32,
     /// How many of them the index says that it holds; the others were just routed to it.
     pub published_blocks: u32,
+    /// What the first worker should say that it had cached; none where that rests on what was just routed.
+    pub prediction: Option<Prediction>,
+    /// Tokens in a block.
+    pub block_size: u32,
     /// Tokens of the prompt that the first worker has to compute.
     pub uncached_tokens: u64,
     /// What the lookup took.

@@ -96,6 +96,9 @@ pub trait RequestHost: Host {
     /// At most `len` bytes of the request's held body, from `start` on.
     fn request_body(&self, start: usize, len: usize) -> Option<Vec<u8>>;
 
+    /// At most `len` bytes of the part of the response's body that has just come, from `start` on.
+    fn response_body(&self, start: usize, len: usize) -> Option<Vec<u8>>;
+
     /// The name of the cluster that the request's route leads to.
     fn cluster_name(&self) -> Option<Vec<u8>>;
 

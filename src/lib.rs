@@ -29,4 +29,5 @@ pub mod recent;
 pub mod request;
 pub mod sessions;
 pub mod shared;
+pub mod trust;
 pub mod wishes;

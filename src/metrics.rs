@@ -9,6 +9,7 @@
 
 use crate::decision::{Basis, Decision, Reason};
 use crate::host::{Host, MetricId, MetricKind};
+use crate::trust::{self, Verdict};
 
 /// What happened to a request, as the `outcome` label has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,16 @@ pub struct RequestMetrics {
     decision_us: Option<MetricId>,
     held_bytes: Option<MetricId>,
     index_age_ms: Option<MetricId>,
+    prediction_error_blocks: Option<MetricId>,
+    predictions: Predictions,
+}
+
+/// A counter for each way in which a prediction comes out.
+#[derive(Debug, Default)]
+struct Predictions {
+    right: Option<MetricId>,
+    over: Option<MetricId>,
+    under: Option<MetricId>,
 }
 
 /// A counter for each basis of a choice.
@@ -105,6 +116,12 @@ impl RequestMetrics {
             decision_us: of(MetricKind::Histogram, "decision_us"),
             held_bytes: of(MetricKind::Histogram, "held_bytes"),
             index_age_ms: of(MetricKind::Gauge, "index_age_ms"),
+            prediction_error_blocks: of(MetricKind::Histogram, "prediction_error_blocks"),
+            predictions: Predictions {
+                right: of(MetricKind::Counter, "predictions_total;outcome=right"),
+                over: of(MetricKind::Counter, "predictions_total;outcome=over"),
+                under: of(MetricKind::Counter, "predictions_total;outcome=under"),
+            },
         }
     }
 
@@ -122,12 +139,25 @@ impl RequestMetrics {
             decision_us: None,
             held_bytes: None,
             index_age_ms: None,
+            prediction_error_blocks: None,
+            predictions: Predictions::default(),
         }
     }
 
     /// Counts a request that was held until so much of its body was there.
     pub fn held(&self, host: &impl Host, bytes: u64) {
         record(host, self.held_bytes, bytes);
+    }
+
+    /// Counts a prediction that was held against the engine's own word.
+    pub fn compared(&self, host: &impl Host, verdict: Verdict) {
+        let counter = match verdict.outcome {
+            trust::Outcome::Right => self.predictions.right,
+            trust::Outcome::Over => self.predictions.over,
+            trust::Outcome::Under => self.predictions.under,
+        };
+        add(host, counter, 1);
+        record(host, self.prediction_error_blocks, verdict.error_blocks);
     }
 
     /// Tells how old the index is.

@@ -44,6 +44,8 @@ pub struct FilterConfig {
     pub wish_headers: WishHeaders,
     /// How long after its last request a session keeps its worker, in milliseconds.
     pub session_ttl_ms: u64,
+    /// Of so many steered requests one has its answer read, to compare what was cached with what was predicted; 0: none.
+    pub compare_every: u32,
     /// What this filter's worker VMs stand by to publish, where they do.
     pub publisher: Option<PublisherConfig>,
 }
@@ -92,7 +94,7 @@ pub struct PromptHeaders {
     pub cache_salt: String,
 }
 
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 20] = [
     "role",
     "pools",
     "mode",
@@ -111,6 +113,7 @@ const FIELDS: [&str; 19] = [
     "recent_routes_ms",
     "wish_headers",
     "session_ttl_ms",
+    "compare_every",
     "publisher",
 ];
 
@@ -183,6 +186,7 @@ pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
         recent_routes_ms: fields.number("recent_routes_ms", 0..=MOST_RECENT_MS, 2_000)?,
         wish_headers: wish_headers(&fields)?,
         session_ttl_ms: fields.number("session_ttl_ms", SESSION_TTL_MS, 600_000)?,
+        compare_every: fields.number("compare_every", 0..=1_000_000, 8)?,
         publisher: publisher::read_optional(&fields)?,
     };
     check_distinct_headers(&config)?;

@@ -54,6 +54,7 @@ fn the_documented_filter_is_taken() {
           "recent_routes_ms": 250,
           "wish_headers": { "subset": "x-subset", "session": "x-session", "load_scale": "x-scale" },
           "session_ttl_ms": 60000,
+          "compare_every": 1,
           "publisher": { "cluster": "c", "authority": "a:1", "long_poll_ms": 100, "tick_ms": 10,
                          "max_answer_bytes": 4096, "lease_ms": 500 }
         }"#,
@@ -167,7 +168,7 @@ fn what_is_not_one_json_object_is_refused() {
 #[test]
 fn an_unknown_field_is_refused_at_every_level() {
     let known = "role, pools, mode, paths, prompt_headers, trust_block_hashes, read_body, max_held_bytes, steering, \
-                 destination_header, rank_header, decision_header, max_destinations, max_index_age_ms, max_page_reads, recent_routes_ms, wish_headers, session_ttl_ms, publisher";
+                 destination_header, rank_header, decision_header, max_destinations, max_index_age_ms, max_page_reads, recent_routes_ms, wish_headers, session_ttl_ms, compare_every, publisher";
     refuses_field(
         r#""max_destination": 2"#,
         &format!("max_destination: is not a field that can stand here; write only {known}"),

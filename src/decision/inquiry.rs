@@ -16,6 +16,7 @@ use crate::index::{IndexReader, PoolView, Snapshot};
 use crate::ledger::Ledger;
 use crate::recent::{Assumed, RecentRoutes};
 use crate::sessions::{MOST_SURPLUS_TOKENS, Sessions};
+use crate::trust::{Prediction, Trust};
 use crate::wishes::{Session, Wishes};
 
 /// What a decision is made from.
@@ -32,6 +33,8 @@ pub struct Surroundings<'a, H> {
     pub recent: Option<&'a mut RecentRoutes>,
     /// The workers that sessions were last sent to.
     pub sessions: &'a mut Sessions,
+    /// Whom the index may be believed about.
+    pub trust: &'a Trust,
     /// The rule that the pool's workers are chosen by.
     pub rule: &'a Rule,
     /// What it is bounded by.
@@ -123,6 +126,11 @@ impl Inquiry {
         let kept = self.kept(around, &view, &candidates);
         let narrowed = kept.map(|kept| [kept]);
         self.look_into(&view);
+        if !around.trust.is_empty() {
+            let (trust, now_us) = (around.trust, around.now_us);
+            let liars = view.pool.workers.iter().filter(|worker| trust.is_distrusted(worker.address, now_us));
+            self.selector.ignore(liars.map(|worker| worker.slot));
+        }
         let assumed = self.assume(around, &view, asked);
         let looked_into: &[Candidate] = match &narrowed {
             Some(kept) => kept,
@@ -157,6 +165,13 @@ impl Inquiry {
         };
         let route =
             best.and_then(|_| route(&view.pool, &selection, &question.prompt, published_blocks, lookup));
+        let route = route.map(|route| Route {
+            prediction: route.prediction.map(|prediction| Prediction {
+                exact: asked.whole && self.selector.is_exact(route.slot),
+                ..prediction
+            }),
+            ..route
+        });
         let cold = || Decision::Fallback(Fallback { reason: Reason::Cold, lookup: Some(lookup) });
         Some(route.map_or_else(cold, Decision::Route))
     }
@@ -294,7 +309,12 @@ fn route(
         _ if published_blocks < cached_blocks => Basis::Recent,
         _ => Basis::Warm,
     };
+    // An engine computes at least a prompt's last token, and so its block.
+    let most_blocks = prompt.tokens.saturating_sub(1) / u64::from(prompt.block_size.max(1));
+    let blocks = u64::from(cached_blocks).min(most_blocks);
     Some(Route {
+        prediction: (basis != Basis::Recent).then_some(Prediction { blocks, exact: false }),
+        block_size: prompt.block_size,
         destinations,
         rank,
         ranked: pool.has_ranks(),

@@ -13,6 +13,7 @@ use crate::host::fake::FakeHost;
 use crate::ledger::Work;
 use crate::sessions::Sessions;
 use crate::shared::{KeySet, PoolKeys, Published};
+use crate::trust::Trust;
 use crate::wishes::Wishes;
 
 const BOUNDS: Bounds = Bounds { max_index_age_us: 30_000_000, max_page_reads: 64, max_destinations: 2 };
@@ -59,6 +60,7 @@ fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) ->
         ledger: &mut ledger,
         failures: &Failures::default(),
         recent: None,
+        trust: &Trust::default(),
         sessions: &mut Sessions::new("p", 1_000_000),
         rule: &Rule::default(),
         bounds: BOUNDS,
@@ -145,7 +147,7 @@ proptest! {
         let mut counts = vec![0; workers];
         for tie in 0..60 {
             let (host, index, ledger) = (&host, &mut index, &mut ledger);
-            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), recent: None, sessions: &mut Sessions::new("p", 1_000_000), rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
+            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), recent: None, trust: &Trust::default(), sessions: &mut Sessions::new("p", 1_000_000), rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
             let decision = Inquiry::new(tie, Wishes::default()).advance(&mut around, &asked).unwrap();
             let Decision::Route(route) = decision else { panic!("not routed") };
             counts[usize::from(route.destinations[0].port() - 8000)] += 1;
@@ -163,6 +165,7 @@ fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> 
         ledger: &mut ledger,
         failures: &Failures::default(),
         recent: None,
+        trust: &Trust::default(),
         sessions: &mut Sessions::new("p", 1_000_000),
         rule: &Rule::default(),
         bounds: BOUNDS,
@@ -219,6 +222,7 @@ fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothin
             ledger,
             failures,
             recent: None,
+            trust: &Trust::default(),
             sessions: &mut Sessions::new("p", 1_000_000),
             rule,
             bounds: BOUNDS,

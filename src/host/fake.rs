@@ -22,6 +22,8 @@ pub struct FakeHost {
     pub request_headers: RefCell<BTreeMap<String, Vec<u8>>>,
     /// What has arrived of the request's body.
     pub body: RefCell<Vec<u8>>,
+    /// What has just arrived of the response's body.
+    pub response_body: RefCell<Vec<u8>>,
     /// The cluster of the request's route.
     pub cluster: RefCell<Option<String>>,
     /// The host that the request was sent to.
@@ -139,6 +141,12 @@ impl RequestHost for FakeHost {
 
     fn request_body(&self, start: usize, len: usize) -> Option<Vec<u8>> {
         let body = self.body.borrow();
+        let rest = body.get(start..)?;
+        Some(rest.get(..len.min(rest.len()))?.to_vec())
+    }
+
+    fn response_body(&self, start: usize, len: usize) -> Option<Vec<u8>> {
+        let body = self.response_body.borrow();
         let rest = body.get(start..)?;
         Some(rest.get(..len.min(rest.len()))?.to_vec())
     }

@@ -17,12 +17,13 @@ pub(super) enum HeaderMap {
     CallResponse = 6,
 }
 
-/// Which buffer a call is about.
+/// Whose body a call is about.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub(super) enum Buffer {
-    RequestBody = 0,
-    CallResponseBody = 4,
+    Request = 0,
+    Response = 1,
+    CallResponse = 4,
 }
 
 #[link(wasm_import_module = "env")]

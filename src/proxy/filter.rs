@@ -108,14 +108,14 @@ impl HttpContext for RequestContext {
         self.note(|exchange, filter| exchange.response_headers(&Envoy, filter))
     }
 
-    fn on_http_response_body(&mut self, _body_size: usize, _end_of_stream: bool) -> Action {
-        self.note(Exchange::response_body)
+    fn on_http_response_body(&mut self, body_size: usize, _end_of_stream: bool) -> Action {
+        self.note(|exchange, filter| exchange.response_body(&Envoy, filter, body_size))
     }
 
     fn on_log(&mut self) {
         let id = self.id;
         self.note(|exchange, filter| {
-            exchange.done(filter);
+            exchange.done(&Envoy, filter);
             filter.waiting.done(id);
         });
     }

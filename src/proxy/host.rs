@@ -82,7 +82,11 @@ impl RequestHost for Envoy {
     }
 
     fn request_body(&self, start: usize, len: usize) -> Option<Vec<u8>> {
-        abi::buffer(Buffer::RequestBody, start, len)
+        abi::buffer(Buffer::Request, start, len)
+    }
+
+    fn response_body(&self, start: usize, len: usize) -> Option<Vec<u8>> {
+        abi::buffer(Buffer::Response, start, len)
     }
 
     fn cluster_name(&self) -> Option<Vec<u8>> {
@@ -117,5 +121,5 @@ pub(super) fn call_status() -> Option<u16> {
 
 /// The body of the answer to a call, while its callback runs.
 pub(super) fn call_body(len: usize) -> Vec<u8> {
-    abi::buffer(Buffer::CallResponseBody, 0, len).unwrap_or_default()
+    abi::buffer(Buffer::CallResponse, 0, len).unwrap_or_default()
 }

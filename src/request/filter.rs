@@ -12,13 +12,14 @@ use super::{Exchange, Waiting};
 use crate::config::{FilterConfig, Mode, Pool};
 use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
 use crate::failures::Failures;
-use crate::host::{Host, RequestHost};
+use crate::host::{Host, Level, RequestHost};
 use crate::index::{IndexReader, PoolView};
 use crate::ledger::Ledger;
 use crate::metrics::RequestMetrics;
 use crate::recent::RecentRoutes;
 use crate::sessions::Sessions;
 use crate::shared::RouteHead;
+use crate::trust::{Change, Prediction, Trust};
 use crate::wishes::Wishes;
 
 /// How often it is told how old the indexes are, in microseconds.
@@ -33,6 +34,9 @@ pub struct Filter {
     no_pool: RequestMetrics,
     pub(super) ledger: Ledger,
     failures: Failures,
+    trust: Trust,
+    /// Steered requests, to compare one of so many.
+    steered: u32,
     /// The requests that wait for a body which may never be shown.
     pub waiting: Waiting<Weak<RefCell<Exchange>>>,
     /// Spreads ties: a number that differs from request to request.
@@ -72,6 +76,8 @@ impl Filter {
             config,
             ledger: Ledger::new(seed),
             failures: Failures::default(),
+            trust: Trust::default(),
+            steered: 0,
             waiting: Waiting::default(),
             tie: seed,
             age_told_at_us: 0,
@@ -123,9 +129,9 @@ impl Filter {
         let rule = &state.rule;
         ledger.read_others(host, now_us);
         let recent = state.recent.as_mut();
-        let sessions = &mut state.sessions;
+        let (sessions, trust) = (&mut state.sessions, &self.trust);
         let mut around =
-            Surroundings { host, index, ledger, failures, recent, sessions, rule, bounds, now_us };
+            Surroundings { host, index, ledger, failures, recent, sessions, trust, rule, bounds, now_us };
         let decision = inquiry.advance(&mut around, asked);
         let Some(Decision::Route(route)) = decision.as_ref().filter(|_| steers) else { return decision };
         if let (Some(session), Some(worker)) = (inquiry.session(), route.destinations.first()) {
@@ -167,6 +173,37 @@ impl Filter {
             self.failures.served(named);
         } else {
             self.failures.failed(named, host.now_us());
+        }
+    }
+
+    /// Whether the answer to a request that was sent to this worker is read. One that has disproved the index is looked at
+    /// each time.
+    pub(super) fn compares(&mut self, worker: SocketAddr) -> bool {
+        let every = self.config.compare_every;
+        self.steered = self.steered.wrapping_add(1);
+        every > 0 && (self.steered.is_multiple_of(every) || self.trust.is_suspect(worker))
+    }
+
+    /// An engine has said how much it had cached.
+    pub(super) fn compared(
+        &mut self,
+        host: &impl Host,
+        pool: Option<usize>,
+        worker: SocketAddr,
+        prediction: Prediction,
+        actual_blocks: u64,
+    ) {
+        let verdict = prediction.compare(actual_blocks);
+        self.metrics(pool).compared(host, verdict);
+        match self.trust.learn(worker, prediction, verdict, host.now_us()) {
+            Some(Change::Lost) => host.log(
+                Level::Warn,
+                &format!("worker {worker} keeps having less cached than the index says: it counts as empty for a while"),
+            ),
+            Some(Change::Regained) => {
+                host.log(Level::Info, &format!("worker {worker} has what the index says again"));
+            }
+            None => {}
         }
     }
 

@@ -17,6 +17,7 @@ mod headers;
 mod served;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod waiting;
 
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ use crate::ledger::{Booking, Work};
 use crate::wishes::Wishes;
 use body::{BodyReader, Step};
 use headers::{HeaderPrompt, Intake};
-use served::{Rest, Sent, Served};
+use served::{Comparison, Rest, Sent, Served};
+use usage::UsageReader;
 
 pub use filter::Filter;
 pub use waiting::{Overdue, Waiting};
@@ -38,6 +40,8 @@ pub struct Exchange {
     state: State,
     pool: Option<usize>,
     booking: Option<Booking>,
+    /// What is read of the answer, where it is compared with what was predicted.
+    comparison: Option<Box<Comparison>>,
     /// What the response header says; none where none is sent.
     decision_text: Option<String>,
 }
@@ -211,6 +215,10 @@ impl Exchange {
                 filter.ledger.book(place, served.work)
             });
         }
+        self.comparison = match decision {
+            Decision::Route(route) if steers => comparison(filter, route),
+            _ => None,
+        };
         filter.metrics(self.pool).count(host, decision, steers, spent_us);
         filter.ledger.write(host, host.now_us());
         if filter.config.decision_header.is_some() {
@@ -227,6 +235,10 @@ impl Exchange {
         }
         if let State::Decided(served) = &self.state {
             let (named, work) = (served.named, served.work);
+            // Only a whole answer of the one who was named says what it had.
+            if self.comparison.is_some() && !is_readable(host) {
+                self.comparison = None;
+            }
             self.book_who_served(host, filter, named, work);
         }
     }
@@ -244,6 +256,9 @@ impl Exchange {
         if let Some(named) = named {
             filter.learn(host, named, address);
         }
+        if address != named {
+            self.comparison = None;
+        }
         if address == named && self.booking.is_some() {
             return;
         }
@@ -256,14 +271,23 @@ impl Exchange {
     }
 
     /// A part of the response's body is there: the prompt has been computed.
-    pub fn response_body(&mut self, filter: &mut Filter) {
+    pub fn response_body(&mut self, host: &impl RequestHost, filter: &mut Filter, len: usize) {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.read(host, len);
+        }
         if let Some(booking) = &mut self.booking {
             filter.ledger.prefill_done(booking);
         }
     }
 
     /// The exchange is over, whichever way.
-    pub fn done(&mut self, filter: &mut Filter) {
+    pub fn done(&mut self, host: &impl RequestHost, filter: &mut Filter) {
+        if let Some(comparison) = self.comparison.take()
+            && let Some(actual_blocks) = comparison.actual_blocks()
+        {
+            let Comparison { worker, prediction, .. } = *comparison;
+            filter.compared(host, self.pool, worker, prediction, actual_blocks);
+        }
         self.state = State::Passing;
         self.release(filter);
     }
@@ -273,6 +297,20 @@ impl Exchange {
             filter.ledger.release(booking);
         }
     }
+}
+
+/// What to read of the answer, if it is one that is compared.
+fn comparison(filter: &mut Filter, route: &Route) -> Option<Box<Comparison>> {
+    let (worker, prediction) = (*route.destinations.first()?, route.prediction?);
+    let compares = filter.compares(worker);
+    let block_size = route.block_size;
+    compares.then(|| Box::new(Comparison { worker, prediction, block_size, usage: UsageReader::default() }))
+}
+
+/// Whether an answer is one of an engine's that can be read.
+fn is_readable(host: &impl RequestHost) -> bool {
+    host.response_header(":status").is_some_and(|status| status == b"200")
+        && host.response_header("content-encoding").is_none()
 }
 
 // === impl Reading ===

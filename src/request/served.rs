@@ -6,8 +6,10 @@ use warmroute_routing::hash::SequenceHash;
 use warmroute_routing::page::{Generation, Slot};
 
 use super::body::BodyReader;
+use super::usage::UsageReader;
 use crate::host::RequestHost;
 use crate::ledger::Work;
+use crate::trust::Prediction;
 
 /// What to book once it is known who serves.
 #[derive(Debug, Default)]
@@ -18,6 +20,19 @@ pub(super) struct Served {
     pub(super) work: Work,
     /// The body whose end was not waited for.
     pub(super) rest: Option<Box<Rest>>,
+}
+
+/// An answer that is read for what the engine says that it had cached.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    /// The worker that was named.
+    pub(super) worker: SocketAddr,
+    /// What it was predicted to have.
+    pub(super) prediction: Prediction,
+    /// Tokens in a block.
+    pub(super) block_size: u32,
+    /// What was read of the answer.
+    pub(super) usage: UsageReader,
 }
 
 /// A body that streams, whose prompt was decided before its end.
@@ -53,6 +68,29 @@ pub(super) struct Settled<'a> {
     pub(super) sent: Sent,
     /// Tokens that the one who was named has to compute.
     pub(super) uncached_tokens: u64,
+}
+
+/// Of each part of an answer so much is read at most, its end: what is looked for stands there.
+const MOST_READ: usize = 16 * 1024;
+
+// === impl Comparison ===
+
+impl Comparison {
+    /// `len` bytes more of the answer have come.
+    pub(super) fn read(&mut self, host: &impl RequestHost, len: usize) {
+        let start = len.saturating_sub(MOST_READ);
+        if start > 0 {
+            self.usage.skip();
+        }
+        if let Some(bytes) = host.response_body(start, len - start) {
+            self.usage.feed(&bytes);
+        }
+    }
+
+    /// How many blocks the engine says that it had cached.
+    pub(super) fn actual_blocks(&self) -> Option<u64> {
+        self.usage.cached_tokens()?.checked_div(u64::from(self.block_size))
+    }
 }
 
 // === impl Rest ===

@@ -5,6 +5,7 @@ use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWrit
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 mod bursts;
+mod comparisons;
 mod wishes;
 
 use super::*;
@@ -103,7 +104,7 @@ fn decision_on(host: &FakeHost, config: &str, body: &str) -> String {
         assert_eq!(send_body(&mut exchange, host, &mut filter, body.as_bytes(), 7).0, Flow::Continue);
     }
     exchange.response_headers(host, &mut filter);
-    exchange.done(&mut filter);
+    exchange.done(host, &mut filter);
     assert_eq!(filter.load(address(8001)), Load::default());
     host.response_headers.borrow().get("x-decision").cloned().unwrap_or_default()
 }
@@ -290,7 +291,7 @@ fn the_prompts_length_is_expected_from_the_content_length_and_corrected_at_the_e
     exchange.request_body(&host, &mut filter, 0, true);
     let corrected = filter.load(address(8001)).prefill_tokens;
     assert!((40..=60).contains(&corrected), "{corrected}");
-    exchange.done(&mut filter);
+    exchange.done(&host, &mut filter);
     assert_eq!(filter.load(address(8001)), Load::default());
 }
 
@@ -370,10 +371,10 @@ fn a_request_counts_for_who_serves_it_from_its_decision_to_its_end() {
     assert_eq!(filter.load(address(8001)), Load::default());
     assert_eq!(filter.load(address(8002)), Load { requests: 1, prefill_tokens: 1, blocks: 2 });
 
-    exchange.response_body(&mut filter);
+    exchange.response_body(&host, &mut filter, 0);
     assert_eq!(filter.load(address(8002)), Load { requests: 1, prefill_tokens: 0, blocks: 2 });
-    exchange.done(&mut filter);
-    exchange.done(&mut filter);
+    exchange.done(&host, &mut filter);
+    exchange.done(&host, &mut filter);
     assert_eq!(filter.load(address(8002)), Load::default());
 }
 
@@ -385,7 +386,7 @@ fn a_request_that_was_not_steered_counts_for_who_serves_it_too() {
     *host.upstream.borrow_mut() = Some("127.0.0.1:8002".to_owned());
     exchange.response_headers(&host, &mut filter);
     assert_eq!(filter.load(address(8002)).requests, 1);
-    exchange.done(&mut filter);
+    exchange.done(&host, &mut filter);
     assert_eq!(filter.load(address(8002)), Load::default());
 }
 
@@ -399,7 +400,7 @@ fn serve(host: &FakeHost, filter: &mut Filter, port: u16, status: &str) -> Optio
     *host.upstream.borrow_mut() = Some(address(port).to_string());
     host.set_response_header(":status", status);
     exchange.response_headers(host, filter);
-    exchange.done(filter);
+    exchange.done(host, filter);
     destination(host)
 }
 
@@ -427,7 +428,7 @@ fn a_worker_that_refuses_is_left_out_for_a_while_and_taken_again_once_it_serves(
     *host.upstream.borrow_mut() = None;
     host.set_response_header(":status", "503");
     exchange.response_headers(&host, &mut filter);
-    exchange.done(&mut filter);
+    exchange.done(&host, &mut filter);
     assert_eq!(serve(&host, &mut filter, 8001, "200"), first);
     // An error of the request's own is none of the worker's.
     assert_eq!(serve(&host, &mut filter, 8001, "400"), first);

@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// A server that answers every request, after as many milliseconds as its header `x-delay-ms` says and where it is not sent
-/// elsewhere by `x-redirect-to`, with its own address and with what it was sent, as JSON:
-/// `{"served_by","method","path","headers":{name: value},"body_bytes"}`.
+/// elsewhere by `x-redirect-to`, with its own address and with what it was sent, as JSON; `usage` says as many cached
+/// tokens as its header `x-usage-cached`: `{"usage","served_by","method","path","headers":{name: value},"body_bytes"}`.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
@@ -47,7 +47,13 @@ impl Upstream {
                     (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
                 })
                 .collect();
+            // What an engine would say, where the scenario has it say something.
+            let cached = headers.get("x-usage-cached").and_then(Value::as_str).map(str::parse::<u64>);
+            let usage = cached
+                .and_then(Result::ok)
+                .map(|cached| json!({ "prompt_tokens_details": { "cached_tokens": cached } }));
             let echo = Json(json!({
+                "usage": usage,
                 "served_by": address.to_string(),
                 "method": method.as_str(),
                 "path": uri.path(),

@@ -122,6 +122,8 @@ pub struct Selection {
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
     lookup: Lookup,
+    /// Workers whose holdings do not count.
+    ignored: Vec<Slot>,
 }
 
 /// What a selection is about.
@@ -167,7 +169,11 @@ impl Selector {
         question: &Question<'_, P>,
     ) -> Progress {
         let candidates = question.candidates;
-        let live = |slot| candidates.binary_search_by_key(&slot, |candidate| candidate.slot).is_ok();
+        let ignored = &self.ignored;
+        let live = |slot| {
+            candidates.binary_search_by_key(&slot, |candidate| candidate.slot).is_ok()
+                && !ignored.contains(&slot)
+        };
         let scope = Scope { store, shape, live, max_reads: question.limits.max_reads };
         let extent = Extent { hashes, expected_blocks: (!whole).then_some(question.prompt.blocks) };
         self.lookup.advance(scope, extent, &mut Contest::new(question))
@@ -176,6 +182,18 @@ impl Selector {
     /// Takes as given, from the next [`Selector::advance`] on, what was just sent to these workers.
     pub fn assume(&mut self, floors: &[Floor]) {
         self.lookup.assume(floors);
+    }
+
+    /// Takes these workers to hold nothing, from the next [`Selector::advance`] on.
+    pub fn ignore(&mut self, workers: impl IntoIterator<Item = Slot>) {
+        self.ignored.clear();
+        self.ignored.extend(workers);
+    }
+
+    /// Whether a worker is known to hold no more than what was found of it, of the blocks that are there.
+    pub fn is_exact(&self, slot: Slot) -> bool {
+        let mut matches = self.lookup.matches().workers.iter();
+        matches.find(|found| found.slot == slot).is_none_or(Match::is_exact)
     }
 
     /// The best by what is known so far.

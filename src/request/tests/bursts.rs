@@ -116,7 +116,7 @@ fn a_prompt_that_arrives_waits_as_long_as_it_may_share_what_was_just_sent_elsewh
     let mut filter = filter(&host, config);
     let (mut first, decision) = send(&host, &mut filter, &body(1, 4000), 1 << 20);
     let worker = worker_of(&decision).to_owned();
-    first.response_body(&mut filter);
+    first.response_body(&host, &mut filter, 0);
     let elsewhere: Vec<_> = (10..30).map(|own| send(&host, &mut filter, &body(own, 40), 1 << 20)).collect();
     drop(elsewhere);
     let (_, decision) = send(&host, &mut filter, &body(2, 4000), 1000);
