@@ -93,8 +93,13 @@ impl Index {
     }
 
     fn apply_removed(&mut self, worker: WorkerId, removed: &Removed) -> Result<Applied, EventError> {
-        let mut change = self.change(worker, removed.group, removed.tier)?;
-        change.remove(&removed.hashes);
+        let Removed { hashes, left, group, tier } = removed;
+        if !left.is_empty() && left.len() != hashes.len() {
+            return Err(EventError::Left { left: left.len(), hashes: hashes.len() });
+        }
+        let mut change = self.change(worker, *group, *tier)?;
+        let left = left.iter().copied().map(Some).chain(std::iter::repeat(None));
+        change.remove(hashes.iter().copied().zip(left));
         Ok(change.applied)
     }
 

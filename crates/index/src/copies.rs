@@ -5,7 +5,7 @@ use warmroute_routing::Tier;
 /// A count for each tier.
 ///
 /// Counts saturate and then stick: at [`u16::MAX`] nobody knows any more how many there are, so the last one cannot be
-/// told either, and only a reset ends it.
+/// told either, and only a reset ends it, or whoever knows the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Copies([u16; Tier::COUNT]);
 
@@ -38,21 +38,18 @@ impl Copies {
         first
     }
 
-    /// Takes one.
-    pub(crate) fn take(&mut self, tier: Tier) -> Taken {
+    /// Takes one, after which there are as many as `left` says, where it does.
+    pub(crate) fn take(&mut self, tier: Tier, left: Option<u32>) -> Taken {
         let count = self.count_mut(tier);
-        match *count {
-            0 => Taken::Nothing,
-            u16::MAX => Taken::One,
-            1 => {
-                *count = 0;
-                Taken::Last
-            }
-            _ => {
-                *count -= 1;
-                Taken::One
-            }
+        if *count == 0 {
+            return Taken::Nothing;
         }
+        *count = match (left, *count) {
+            (Some(left), _) => u16::try_from(left).unwrap_or(u16::MAX),
+            (None, u16::MAX) => u16::MAX,
+            (None, counted) => counted - 1,
+        };
+        if *count == 0 { Taken::Last } else { Taken::One }
     }
 
     /// Whether there is one in this tier.
@@ -106,11 +103,26 @@ mod tests {
         assert!(!copies.add(Tier::Cpu));
         assert!(copies.add(Tier::Gpu));
         assert_eq!(copies.tiers().collect::<Vec<_>>(), [Tier::Gpu, Tier::Cpu]);
-        assert_eq!(copies.take(Tier::Cpu), Taken::One);
-        assert_eq!(copies.take(Tier::Cpu), Taken::Last);
-        assert_eq!(copies.take(Tier::Cpu), Taken::Nothing);
-        assert_eq!(copies.take(Tier::Gpu), Taken::Last);
+        assert_eq!(copies.take(Tier::Cpu, None), Taken::One);
+        assert_eq!(copies.take(Tier::Cpu, None), Taken::Last);
+        assert_eq!(copies.take(Tier::Cpu, None), Taken::Nothing);
+        assert_eq!(copies.take(Tier::Gpu, None), Taken::Last);
         assert!(copies.is_empty());
+    }
+
+    #[test]
+    fn who_knows_how_many_are_left_is_believed() {
+        let mut copies = Copies::one(Tier::Gpu);
+        copies.add(Tier::Cpu);
+        assert_eq!(copies.take(Tier::Gpu, Some(2)), Taken::One);
+        assert_eq!(copies.take(Tier::Gpu, None), Taken::One);
+        assert_eq!(copies.take(Tier::Gpu, None), Taken::Last);
+        // What is not there does not come by being taken.
+        assert_eq!(copies.take(Tier::Gpu, Some(3)), Taken::Nothing);
+        (0..70_000).for_each(|_| drop(copies.add(Tier::Gpu)));
+        assert_eq!(copies.take(Tier::Gpu, Some(100_000)), Taken::One);
+        assert_eq!(copies.take(Tier::Gpu, Some(0)), Taken::Last);
+        assert_eq!(copies.tiers().collect::<Vec<_>>(), [Tier::Cpu]);
     }
 
     #[test]
@@ -120,7 +132,7 @@ mod tests {
             copies.add(Tier::Disk);
         }
         for _ in 0..70_000 {
-            assert_eq!(copies.take(Tier::Disk), Taken::One);
+            assert_eq!(copies.take(Tier::Disk, None), Taken::One);
         }
     }
 }

@@ -45,6 +45,14 @@ pub enum EventError {
         /// How many blocks are named.
         hashes: usize,
     },
+    /// There are numbers of copies left for some number of blocks that is neither none nor all.
+    #[error("event has numbers of copies left for {left} blocks and {hashes} blocks")]
+    Left {
+        /// How many numbers there are.
+        left: usize,
+        /// How many blocks are named.
+        hashes: usize,
+    },
     /// There are not as many local hashes as names.
     #[error("event has {locals} local hashes for {hashes} blocks")]
     Locals {

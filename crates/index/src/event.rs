@@ -53,6 +53,9 @@ pub struct Stored {
 pub struct Removed {
     /// The blocks' names.
     pub hashes: Vec<EngineHash>,
+    /// How many copies each block has left there, where the engine says: empty, or one number for each name. It is believed
+    /// over what has been counted.
+    pub left: Vec<u32>,
     /// Where the copies were.
     pub tier: Tier,
     /// The group that held them.

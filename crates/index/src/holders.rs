@@ -117,7 +117,7 @@ impl Holding {
 
     /// A name has lost its last copy in this tier. True if it was the last name.
     pub(crate) fn drop_name(&mut self, tier: Tier) -> bool {
-        self.names.take(tier) == Taken::Last
+        self.names.take(tier, None) == Taken::Last
     }
 
     pub(crate) fn has_names(&self) -> bool {

@@ -71,10 +71,11 @@ impl Orphans {
         self.by_name.get_mut(&name).map(|orphan| orphan.copies.add(tier)).is_some()
     }
 
-    /// Takes a copy of a block away, and the block with its last one. False if there is no such copy.
-    pub(crate) fn take_copy(&mut self, name: BlockName, tier: Tier) -> bool {
+    /// Takes a copy of a block away, and the block with its last one. `left`: see [`Copies::take`]. False if there is no
+    /// such copy.
+    pub(crate) fn take_copy(&mut self, name: BlockName, tier: Tier, left: Option<u32>) -> bool {
         let Some(orphan) = self.by_name.get_mut(&name) else { return false };
-        let taken = orphan.copies.take(tier);
+        let taken = orphan.copies.take(tier, left);
         if orphan.copies.is_empty() {
             self.remove(name);
         }
@@ -130,7 +131,7 @@ mod tests {
         let mut orphans = Orphans::default();
         assert!(!orphans.add(name(1), name(9), content(5), Tier::Gpu));
         assert!(!orphans.add(name(1), name(9), content(5), Tier::Gpu));
-        assert!(orphans.take_copy(name(1), Tier::Gpu));
+        assert!(orphans.take_copy(name(1), Tier::Gpu, None));
         assert_eq!(orphans.len(), 1);
         assert!(orphans.add(name(1), name(8), content(5), Tier::Gpu));
         assert_consistent(&orphans);
@@ -157,9 +158,9 @@ mod tests {
     fn a_copy_is_taken_only_from_its_own_tier() {
         let mut orphans = Orphans::default();
         orphans.add(name(1), name(1), content(5), Tier::Cpu);
-        assert!(!orphans.take_copy(name(1), Tier::Gpu));
-        assert!(orphans.take_copy(name(1), Tier::Cpu));
-        assert!(!orphans.take_copy(name(1), Tier::Cpu));
+        assert!(!orphans.take_copy(name(1), Tier::Gpu, None));
+        assert!(orphans.take_copy(name(1), Tier::Cpu, None));
+        assert!(!orphans.take_copy(name(1), Tier::Cpu, None));
         assert_consistent(&orphans);
     }
 }

@@ -86,11 +86,11 @@ impl Change<'_> {
         }
     }
 
-    /// Takes one copy each of blocks away.
-    pub(crate) fn remove(&mut self, hashes: &[EngineHash]) {
-        for hash in hashes {
-            let name = self.name(*hash);
-            if self.remove_one(name) || self.ledger.orphans.take_copy(name, self.tier) {
+    /// Takes one copy each of blocks away, after which there are as many as is told beside the name, where it is.
+    pub(crate) fn remove(&mut self, blocks: impl IntoIterator<Item = (EngineHash, Option<u32>)>) {
+        for (hash, left) in blocks {
+            let name = self.name(hash);
+            if self.remove_one(name, left) || self.ledger.orphans.take_copy(name, self.tier, left) {
                 self.applied.removed += 1;
             } else {
                 self.applied.unknown_removed += 1;
@@ -210,9 +210,9 @@ impl Change<'_> {
     }
 
     /// Takes one copy of a block whose place is known. False if there is none.
-    fn remove_one(&mut self, name: BlockName) -> bool {
+    fn remove_one(&mut self, name: BlockName, left: Option<u32>) -> bool {
         let Some(named) = self.ledger.names.get_mut(&name) else { return false };
-        match named.copies.take(self.tier) {
+        match named.copies.take(self.tier, left) {
             Taken::Nothing => return false,
             Taken::One => return true,
             Taken::Last => {}

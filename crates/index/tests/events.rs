@@ -45,6 +45,36 @@ fn prompt_of(tokens: &[u32]) -> Vec<SequenceHash> {
     sequence_hashes(tokens, 1, Namespace::default())
 }
 
+/// vLLM's proposal #48933: a count that has leaked, or that has missed a store, is put right by the next removal.
+#[test]
+fn an_engines_own_count_of_copies_is_believed_over_ours() {
+    let mut index = support::index(1, 2);
+    let worker = index.add_worker(support::identity(0)).unwrap();
+    let prompt = sequence_hashes(&[1], 1, Namespace::default());
+    let told = |left| {
+        Event::Removed(Removed {
+            hashes: vec![EngineHash(1)],
+            left: vec![left],
+            tier: Tier::Gpu,
+            group: Group(0),
+        })
+    };
+    for _ in 0..5 {
+        index.apply(worker, &Event::Stored(stored(None, &[1]))).unwrap();
+    }
+    assert_eq!(index.apply(worker, &told(0)).unwrap().removed, 1);
+    assert_eq!(depth(&mut index, worker, &prompt), 0);
+    index.apply(worker, &Event::Stored(stored(None, &[1]))).unwrap();
+    index.apply(worker, &told(1)).unwrap();
+    assert_eq!(depth(&mut index, worker, &prompt), 1);
+    index.apply(worker, &told(0)).unwrap();
+    assert_eq!(depth(&mut index, worker, &prompt), 0);
+    // A block that is not there does not come by being removed.
+    assert_eq!(index.apply(worker, &told(1)).unwrap().unknown_removed, 1);
+    let wrong = Removed { hashes: vec![EngineHash(1)], left: vec![0, 0], tier: Tier::Gpu, group: Group(0) };
+    assert_eq!(index.apply(worker, &Event::Removed(wrong)), Err(EventError::Left { left: 2, hashes: 1 }));
+}
+
 #[test]
 fn a_block_stored_twice_is_there_until_it_is_removed_twice() {
     let mut single = Single::new();
@@ -84,7 +114,7 @@ fn removing_what_is_unknown_is_counted_and_the_rest_is_removed() {
     single.store(stored(None, &[1, 2]));
     let applied = single.apply(&removed(&[9, 2, 2, 1]));
     assert_eq!(applied, Applied { removed: 2, unknown_removed: 2, ..Applied::default() });
-    let elsewhere = Removed { hashes: vec![EngineHash(1)], tier: Tier::Disk, group: Group(0) };
+    let elsewhere = Removed { hashes: vec![EngineHash(1)], left: vec![], tier: Tier::Disk, group: Group(0) };
     assert_eq!(single.apply(&Event::Removed(elsewhere)).unknown_removed, 1);
     assert_eq!(single.index.stats().nodes, 0);
 }
@@ -96,7 +126,7 @@ fn groups_count_apart() {
     single.store(Stored { group: Group(7), ..stored(None, &[1]) });
     single.apply(&removed(&[1]));
     assert_eq!(single.depth(&[1]), 1);
-    let other = Removed { hashes: vec![EngineHash(1)], tier: Tier::Gpu, group: Group(7) };
+    let other = Removed { hashes: vec![EngineHash(1)], left: vec![], tier: Tier::Gpu, group: Group(7) };
     single.apply(&Event::Removed(other));
     assert_eq!(single.depth(&[1]), 0);
 }

@@ -83,7 +83,7 @@ impl Replay {
             }
             Data::Removed { block_hashes } => {
                 let hashes = block_hashes.into_iter().map(EngineHash).collect();
-                let removed = Removed { hashes, tier: Tier::Gpu, group: Group(0) };
+                let removed = Removed { hashes, left: vec![], tier: Tier::Gpu, group: Group(0) };
                 self.index.apply(worker, &Event::Removed(removed)).unwrap();
             }
             Data::Cleared => {

@@ -279,6 +279,7 @@ fn refusal(error: &EventError) -> &'static str {
         EventError::BlockSize { .. } => "block_size",
         EventError::Misaligned { .. } => "misaligned",
         EventError::Media { .. } => "media",
+        EventError::Left { .. } => "left",
         EventError::Locals { .. } => "locals",
     }
 }

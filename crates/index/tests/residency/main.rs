@@ -60,10 +60,12 @@ impl World {
                 }
             }
             Op::Known(worker, group, tier, names) => self.store_known(worker, group, tier, &names),
-            Op::Remove(worker, tier, group, names) => {
-                self.remove(worker, tier, &names.iter().map(|name| (group, *name)).collect::<Vec<_>>());
+            Op::Remove(worker, tier, group, names, told) => {
+                let names: Vec<_> =
+                    names.iter().map(|(name, left)| ((group, *name), told.then_some(*left))).collect();
+                self.remove(worker, tier, &names);
             }
-            Op::Evict(worker, picks) => self.evict(worker, &picks),
+            Op::Evict(worker, picks, left) => self.evict(worker, &picks, left),
             Op::Cleared(worker) => {
                 if let Some((id, model)) = self.workers.get_mut(&worker) {
                     let cleared = (model.names.len() + model.orphans.len()) as u32;
@@ -150,7 +152,7 @@ impl World {
         assert_eq!((applied.stored + applied.orphaned + applied.skipped) as usize, names.len());
     }
 
-    fn evict(&mut self, worker: u32, picks: &[prop::sample::Index]) {
+    fn evict(&mut self, worker: u32, picks: &[prop::sample::Index], left: Option<u32>) {
         for pick in picks {
             let Some((_, model)) = self.workers.get(&worker) else { return };
             let mut known: Vec<_> = model
@@ -163,16 +165,17 @@ impl World {
                 return;
             }
             let (name, tier) = known[pick.index(known.len())];
-            self.remove(worker, tier, &[name]);
+            self.remove(worker, tier, &[(name, left)]);
         }
     }
 
-    fn remove(&mut self, worker: u32, tier: Tier, names: &[Name]) {
+    fn remove(&mut self, worker: u32, tier: Tier, names: &[(Name, Option<u32>)]) {
         let Some((id, model)) = self.workers.get_mut(&worker) else { return };
-        let removed = names.iter().filter(|name| model.remove(**name, tier)).count() as u32;
-        let group = Group(names.first().map_or(0, |(group, _)| *group));
-        let hashes = names.iter().map(|(_, hash)| EngineHash(*hash)).collect();
-        let event = Event::Removed(Removed { hashes, tier, group });
+        let removed = names.iter().filter(|(name, left)| model.remove(*name, tier, *left)).count() as u32;
+        let group = Group(names.first().map_or(0, |((group, _), _)| *group));
+        let hashes = names.iter().map(|((_, hash), _)| EngineHash(*hash)).collect();
+        let left = names.iter().filter_map(|(_, left)| *left).collect();
+        let event = Event::Removed(Removed { hashes, left, tier, group });
         let unknown_removed = names.len() as u32 - removed;
         let applied = self.index.apply(*id, &event).unwrap();
         assert_eq!(applied, Applied { removed, unknown_removed, ..Applied::default() });

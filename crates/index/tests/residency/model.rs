@@ -122,12 +122,12 @@ impl Worker {
         }
     }
 
-    pub(crate) fn remove(&mut self, name: Name, tier: Tier) -> bool {
+    pub(crate) fn remove(&mut self, name: Name, tier: Tier, left: Option<u32>) -> bool {
         let orphans = self.orphans.iter_mut().map(|orphan| (orphan.name, &mut orphan.copies));
         let mut known = self.names.iter_mut().map(|(name, (_, copies))| (*name, copies)).chain(orphans);
         let Some((_, copies)) = known.find(|(known, _)| *known == name) else { return false };
         let Some(count) = copies.get_mut(&tier) else { return false };
-        *count -= 1;
+        *count = left.unwrap_or(*count - 1);
         copies.retain(|_, count| *count > 0);
         self.names.retain(|_, (_, copies)| !copies.is_empty());
         self.orphans.retain(|orphan| !orphan.copies.is_empty());

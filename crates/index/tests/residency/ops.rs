@@ -17,9 +17,11 @@ pub(crate) enum Op {
     Lost(u32, Store, usize, bool),
     /// A store without tokens.
     Known(u32, u32, Tier, Vec<u64>),
-    Remove(u32, Tier, u32, Vec<u64>),
-    /// Removes names that the worker has, chosen by these numbers, each from a tier that has a copy.
-    Evict(u32, Vec<prop::sample::Index>),
+    /// Removes names, of each of which a number of copies may be left.
+    Remove(u32, Tier, u32, Vec<(u64, u32)>, bool),
+    /// Removes names that the worker has, chosen by these numbers, each from a tier that has a copy. The engine may say
+    /// how many copies are left.
+    Evict(u32, Vec<prop::sample::Index>, Option<u32>),
     Cleared(u32),
     Reset(u32),
     Leave(u32),
@@ -129,6 +131,11 @@ fn group() -> impl Strategy<Value = u32> {
     prop_oneof![4 => Just(0u32), 1 => Just(u32::MAX)]
 }
 
+/// How many copies an engine says are left.
+fn left() -> impl Strategy<Value = Option<u32>> {
+    prop_oneof![3 => Just(None), 1 => (0..3u32).prop_map(Some)]
+}
+
 pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     let worker = || 0..4u32;
     let names = || prop::collection::vec(0..NAMES, 0..5);
@@ -138,8 +145,9 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         4 => (worker(), any_store(), 1..4usize, any::<bool>())
             .prop_map(|(worker, store, at, later)| Op::Lost(worker, store, at, later)),
         2 => (worker(), group(), any_tier(), names()).prop_map(|(worker, group, tier, names)| Op::Known(worker, group, tier, names)),
-        2 => (worker(), any_tier(), group(), names()).prop_map(|(worker, tier, group, names)| Op::Remove(worker, tier, group, names)),
-        8 => (worker(), picks).prop_map(|(worker, picks)| Op::Evict(worker, picks)),
+        2 => (worker(), any_tier(), group(), prop::collection::vec((0..NAMES, 0..3u32), 0..5), any::<bool>())
+            .prop_map(|(worker, tier, group, names, told)| Op::Remove(worker, tier, group, names, told)),
+        8 => (worker(), picks, left()).prop_map(|(worker, picks, left)| Op::Evict(worker, picks, left)),
         1 => worker().prop_map(Op::Cleared),
         1 => worker().prop_map(Op::Reset),
         1 => worker().prop_map(Op::Leave),

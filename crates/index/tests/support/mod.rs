@@ -42,7 +42,7 @@ pub(crate) fn stored(parent: Option<u64>, blocks: &[u32]) -> Stored {
 
 pub(crate) fn removed(blocks: &[u32]) -> Event {
     let hashes = blocks.iter().map(|token| EngineHash(u64::from(*token))).collect();
-    Event::Removed(Removed { hashes, tier: Tier::Gpu, group: Group(0) })
+    Event::Removed(Removed { hashes, left: vec![], tier: Tier::Gpu, group: Group(0) })
 }
 
 pub(crate) fn listed(index: &Index) -> BTreeSet<Slot> {

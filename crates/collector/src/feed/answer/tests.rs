@@ -140,7 +140,7 @@ proptest! {
                 Move::Store { worker, first, blocks } => drop(index.apply(workers[worker], &store(first, blocks))),
                 Move::Remove { worker, block } => {
                     let hashes = vec![EngineHash(u64::from(block))];
-                    let removed = Removed { hashes, tier: Tier::Gpu, group: Group(0) };
+                    let removed = Removed { hashes, left: vec![], tier: Tier::Gpu, group: Group(0) };
                     index.apply(workers[worker], &Event::Removed(removed)).unwrap();
                 }
                 Move::Reset { worker } => index.reset_worker(workers[worker]),

@@ -6,7 +6,7 @@
 //! ```text
 //! BlockStored   block_hashes parent_block_hash token_ids block_size lora_id  medium  lora_name  extra_keys  group_idx
 //!               kv_cache_spec_kind kv_cache_spec_sliding_window  locality  ownership  session_id  lookahead_token_ids
-//! BlockRemoved  block_hashes  medium  group_idx  locality  ownership
+//! BlockRemoved  block_hashes  medium  group_idx  locality  ownership  (proposed: remaining_copy_counts)
 //! AllBlocksCleared
 //! ```
 //!

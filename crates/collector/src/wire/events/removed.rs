@@ -12,6 +12,7 @@ use crate::wire::medium;
 #[derive(Debug, Default)]
 pub(in crate::wire) struct RawRemoved {
     hashes: Option<Vec<Hash>>,
+    left: Vec<u32>,
     medium: Option<String>,
     group: Option<u32>,
 }
@@ -21,8 +22,12 @@ pub(in crate::wire) struct RawRemoved {
 impl RawRemoved {
     /// The event in the index's terms.
     pub(in crate::wire) fn into_event(self) -> Removed {
+        let hashes: Vec<_> = self.hashes.unwrap_or_default().into_iter().map(|hash| hash.0).collect();
+        // Numbers that belong to nobody say nothing; the removal is counted as ever.
+        let left = if self.left.len() == hashes.len() { self.left } else { Vec::new() };
         Removed {
-            hashes: self.hashes.unwrap_or_default().into_iter().map(|hash| hash.0).collect(),
+            hashes,
+            left,
             tier: medium::tier(self.medium.as_deref()),
             group: Group(self.group.unwrap_or_default()),
         }
@@ -37,6 +42,8 @@ impl Fields for RawRemoved {
             "block_hashes" => self.hashes = source.value()?,
             "medium" => self.medium = source.value()?.flatten(),
             "group_idx" => self.group = source.value()?.flatten(),
+            // Proposed for vLLM (#48933): in maps only, since releases with arrays are past.
+            "remaining_copy_counts" => self.left = source.value::<Option<_>>()?.flatten().unwrap_or_default(),
             _ => drop(source.value::<IgnoredAny>()?),
         }
         Ok(())

@@ -69,6 +69,8 @@ impl events::Dialect for Dialect {
 
     fn removed(&mut self, raw: RawRemoved) -> Result<Removed, NotIndexed> {
         let mut removed = raw.into_event();
+        // SGLang does not tell them; if it did, they would not be told by adapter.
+        removed.left.clear();
         let plain = removed.hashes.len();
         for mark in self.adapters.values() {
             let marked: Vec<_> =

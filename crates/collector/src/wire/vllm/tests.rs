@@ -25,7 +25,12 @@ fn reads_a_map_and_every_length_of_array() {
         let event = json!(full.as_array().unwrap()[..len]);
         assert_eq!(decode(&json!([event])).events, [Event::Stored(plain())], "{len} fields");
     }
-    let removed = Event::Removed(Removed { hashes: vec![EngineHash(7)], tier: Tier::Gpu, group: Group(0) });
+    let removed = Event::Removed(Removed {
+        hashes: vec![EngineHash(7)],
+        left: vec![],
+        tier: Tier::Gpu,
+        group: Group(0),
+    });
     for event in [
         json!(["BlockRemoved", [7]]),
         json!(["BlockRemoved", [7], "GPU"]),
@@ -39,6 +44,23 @@ fn reads_a_map_and_every_length_of_array() {
         decode(&json!([["AllBlocksCleared"], {"type": "AllBlocksCleared"}])).events,
         [Event::Cleared, Event::Cleared]
     );
+}
+
+/// The shape that vLLM's proposal #48933 gives it: aligned with the hashes, nil from producers that cannot tell.
+#[test]
+fn reads_how_many_copies_are_left() {
+    let left = |counts: &Value| {
+        let event = json!({"type": "BlockRemoved", "block_hashes": [7, 8], "medium": "GPU", "group_idx": 0,
+            "remaining_copy_counts": counts});
+        match &*decode(&json!([event])).events {
+            [Event::Removed(removed)] => removed.left.clone(),
+            events => panic!("{events:?}"),
+        }
+    };
+    assert_eq!(left(&json!([1, 0])), [1, 0]);
+    assert_eq!(left(&json!(null)), [0; 0]);
+    // Whose they are is not known: the removal itself still counts.
+    assert_eq!(left(&json!([1])), [0; 0]);
 }
 
 #[test]
