@@ -18,6 +18,7 @@ pub mod config;
 pub mod engine;
 pub mod feed;
 pub mod health;
+mod http;
 pub mod inspect;
 pub mod metrics;
 pub mod pool;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::raw::{RawConfig, RawPool, RawWorker};
-use super::{Config, ConfigError, Endpoint, Events, PoolConfig, WorkerConfig};
+use super::{Config, ConfigError, EventSource, Events, PoolConfig, SourceText, WorkerConfig};
 use crate::wire::Engine;
 
 const MAX_NAME_LEN: usize = 63;
@@ -32,19 +32,30 @@ pub(super) fn config(raw: RawConfig) -> Result<Config, ConfigError> {
         }
         pools.push(pool(&path, raw)?);
     }
-    doors(&pools)?;
+    once(&pools)?;
     Ok(Config { listen, ready_timeout, pools })
 }
 
-/// A port that engines dial belongs to one pool: a message says its worker, not its pool.
-fn doors(pools: &[PoolConfig]) -> Result<(), ConfigError> {
+/// A port that engines dial belongs to one pool, since a message says its worker, not its pool; and so does what is polled,
+/// since each event is told once.
+fn once(pools: &[PoolConfig]) -> Result<(), ConfigError> {
     let mut owners = HashMap::new();
     for (i, pool) in pools.iter().enumerate() {
         for (j, worker) in pool.workers.iter().enumerate() {
-            let Events::Bind(endpoint) = &worker.events else { continue };
-            for port in endpoint.port()..endpoint.port().saturating_add(worker.ranks) {
-                if *owners.entry(port).or_insert(i) != i {
-                    let message = format!("workers of another pool dial port {port} too");
+            let (ours, what): (Vec<_>, _) = match &worker.source {
+                Some(EventSource::Polled { url, .. }) => (vec![url.to_string()], "is polled for"),
+                Some(EventSource::Published(publishers)) => {
+                    let bound = publishers.iter().filter_map(|publisher| match &publisher.events {
+                        Events::Bind(endpoint) => Some(format!("port {}", endpoint.port())),
+                        Events::Dial(_) => None,
+                    });
+                    (bound.collect(), "is dialled by")
+                }
+                None => continue,
+            };
+            for name in ours {
+                if *owners.entry(name.clone()).or_insert(i) != i {
+                    let message = format!("{name} {what} workers of another pool too");
                     return Err(refused(format!("pools[{i}].workers[{j}].events"), message));
                 }
             }
@@ -53,20 +64,14 @@ fn doors(pools: &[PoolConfig]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A port of an engine's tells of one rank: two workers at one would each be credited with what the other holds. Two pools
-/// may follow the same engines.
+/// What is dialled belongs to one worker of a pool. Two pools may follow the same engines.
 fn dialled_once(path: &str, workers: &[WorkerConfig]) -> Result<(), ConfigError> {
     let mut owners = HashMap::new();
     for (i, worker) in workers.iter().enumerate() {
-        let Events::Dial(events) = &worker.events else { continue };
-        let endpoints = [("events", Some(events)), ("replay", worker.replay.as_ref())];
-        for (name, endpoint) in endpoints.into_iter().filter_map(|(name, endpoint)| Some((name, endpoint?))) {
-            for rank in (0..worker.ranks).filter_map(|rank| endpoint.of_rank(rank)) {
-                if let Some(owner) = owners.insert(rank.clone(), i).filter(|owner| *owner != i) {
-                    let message =
-                        format!("{path}.workers[{owner}] has {rank} already: each rank has its own");
-                    return Err(refused(format!("{path}.workers[{i}].{name}"), message));
-                }
+        for (field, name) in worker.source.iter().flat_map(EventSource::dialled) {
+            if let Some(owner) = owners.insert(name.clone(), i).filter(|owner| *owner != i) {
+                let message = format!("{path}.workers[{owner}] has {name} already: each rank has its own");
+                return Err(refused(format!("{path}.workers[{i}].{field}"), message));
             }
         }
     }
@@ -96,7 +101,7 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     let max_orphans = number(field("max_orphans"), raw.max_orphans, 0..=1 << 24)? as usize;
     let replay_timeout = millis(field("replay_timeout_ms"), raw.replay_timeout_ms, 1..=600_000)?;
     let health_interval = millis(field("health_interval_ms"), raw.health_interval_ms, 0..=3_600_000)?;
-    let workers = workers(&field("workers"), raw.workers)?;
+    let workers = workers(&field("workers"), engine, raw.workers)?;
     dialled_once(path, &workers)?;
     Ok(PoolConfig {
         workers,
@@ -111,7 +116,7 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     })
 }
 
-fn workers(path: &str, raw: Vec<RawWorker>) -> Result<Vec<WorkerConfig>, ConfigError> {
+fn workers(path: &str, engine: Engine, raw: Vec<RawWorker>) -> Result<Vec<WorkerConfig>, ConfigError> {
     if raw.is_empty() {
         return Err(refused(path, "name at least one worker"));
     }
@@ -119,55 +124,32 @@ fn workers(path: &str, raw: Vec<RawWorker>) -> Result<Vec<WorkerConfig>, ConfigE
     let mut workers = Vec::with_capacity(raw.len());
     for (i, raw) in raw.into_iter().enumerate() {
         let path = format!("{path}[{i}]");
-        let worker = worker(&path, &raw)?;
+        let worker = worker(&path, engine, raw)?;
         if !addresses.insert(worker.address) {
             let message = format!("{} is the address of another worker too", worker.address);
             return Err(refused(format!("{path}.address"), message));
         }
         workers.push(worker);
     }
-    let ranks: usize = workers.iter().map(|worker| usize::from(worker.ranks)).sum();
+    let ranks: usize = workers.iter().map(|worker| usize::from(worker.ranks())).sum();
     if ranks > 4096 {
         return Err(refused(path, format!("there are {ranks} ranks in all; a pool has at most 4096")));
     }
     Ok(workers)
 }
 
-fn worker(path: &str, raw: &RawWorker) -> Result<WorkerConfig, ConfigError> {
+fn worker(path: &str, engine: Engine, raw: RawWorker) -> Result<WorkerConfig, ConfigError> {
     let field = |name: &str| format!("{path}.{name}");
-    let ranks = number(field("data_parallel_size"), raw.data_parallel_size, 1..=64)? as u16;
     let address = address(field("address"), &raw.address)?;
     if address.port() == 0 || address.ip().is_unspecified() {
         return Err(refused(field("address"), "write the `ip:port` that Envoy sends requests to"));
     }
-    let events = events(field("events"), &raw.events, ranks)?;
-    let replay = raw.replay.as_ref().map(|text| endpoint(field("replay"), text, ranks)).transpose()?;
-    if let (Some(replay), Events::Dial(events)) = (&replay, &events)
-        && replay.host() == events.host()
-        && replay.port().abs_diff(events.port()) < ranks
-    {
-        let message = format!(
-            "each of the {ranks} ranks takes a port from here on, and `events` does too: {events} and \
-            {replay} are too close"
-        );
-        return Err(refused(field("replay"), message));
-    }
-    Ok(WorkerConfig { address, events, replay, ranks })
-}
-
-fn events(field: String, text: &str, ranks: u16) -> Result<Events, ConfigError> {
-    match text.strip_prefix("bind ") {
-        Some(text) => endpoint(field, text.trim_start(), ranks).map(Events::Bind),
-        None => endpoint(field, text, ranks).map(Events::Dial),
-    }
-}
-
-fn endpoint(field: String, text: &str, ranks: u16) -> Result<Endpoint, ConfigError> {
-    let endpoint: Endpoint = text.parse().map_err(|error| refused(&field, format!("`{text}`: {error}")))?;
-    if endpoint.of_rank(ranks - 1).is_none() {
-        return Err(refused(field, format!("{ranks} ranks need as many ports from {} on", endpoint.port())));
-    }
-    Ok(endpoint)
+    let RawWorker { events, replay, data_parallel_size, .. } = raw;
+    let source = match events {
+        Some(events) => Some(SourceText { events, replay, data_parallel_size }.read(path, engine)?),
+        None => return Err(refused(field("events"), "write where the engine publishes its events")),
+    };
+    Ok(WorkerConfig { address, source, block_size: None })
 }
 
 fn address(field: impl Into<String>, text: &str) -> Result<SocketAddr, ConfigError> {
@@ -178,13 +160,17 @@ fn millis(field: impl Into<String>, value: u64, range: RangeInclusive<u64>) -> R
     number(field, value, range).map(Duration::from_millis)
 }
 
-fn number(field: impl Into<String>, value: u64, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
+pub(super) fn number(
+    field: impl Into<String>,
+    value: u64,
+    range: RangeInclusive<u64>,
+) -> Result<u64, ConfigError> {
     if range.contains(&value) {
         return Ok(value);
     }
     Err(refused(field, format!("{value}: write a number from {} to {}", range.start(), range.end())))
 }
 
-fn refused(field: impl Into<String>, message: impl Display) -> ConfigError {
+pub(super) fn refused(field: impl Into<String>, message: impl Display) -> ConfigError {
     ConfigError::Value { field: field.into(), message: message.to_string() }
 }

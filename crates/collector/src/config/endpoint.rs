@@ -27,6 +27,21 @@ pub enum Events {
 )]
 pub struct EndpointError;
 
+/// `host:port`, with a host that can be dialled and a port that is not 0.
+pub(super) fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    is_host(host).then_some((host, port))
+}
+
+/// A name, or an address: of IPv6 in brackets.
+pub(super) fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)),
+    }
+}
+
 // === impl Endpoint ===
 
 impl Endpoint {
@@ -50,14 +65,8 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        let (host, port) =
-            text.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':')).ok_or(EndpointError)?;
-        let port = port.parse().ok().filter(|port| *port > 0).ok_or(EndpointError)?;
-        let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-            None => !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)),
-        };
-        if is_host { Ok(Self { host: host.to_owned(), port }) } else { Err(EndpointError) }
+        let (host, port) = text.strip_prefix("tcp://").and_then(host_and_port).ok_or(EndpointError)?;
+        Ok(Self { host: host.to_owned(), port })
     }
 }
 

@@ -5,7 +5,9 @@
 
 mod check;
 mod endpoint;
+mod poll_url;
 mod raw;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +16,8 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use self::endpoint::{Endpoint, EndpointError, Events};
+pub use self::poll_url::{PollUrl, PollUrlError};
+pub use self::source::{EventSource, Publisher, SourceText};
 use crate::wire::Engine;
 
 /// What the collector does.
@@ -55,12 +59,10 @@ pub struct PoolConfig {
 pub struct WorkerConfig {
     /// The endpoint, as Envoy knows it.
     pub address: SocketAddr,
-    /// Where rank 0 publishes its events.
-    pub events: Events,
-    /// Where rank 0 replays them, if it does.
-    pub replay: Option<Endpoint>,
-    /// How many ranks there are.
-    pub ranks: u16,
+    /// Where its events come from; none where that is not known: the engine is asked.
+    pub source: Option<EventSource>,
+    /// Tokens in a block, as the engine says where it has been asked.
+    pub block_size: Option<u32>,
 }
 
 /// Why a configuration cannot be used.
@@ -85,6 +87,15 @@ pub enum ConfigError {
         /// What to write.
         message: String,
     },
+}
+
+// === impl WorkerConfig ===
+
+impl WorkerConfig {
+    /// How many ranks it has; 1 where that is not known.
+    pub fn ranks(&self) -> u16 {
+        self.source.as_ref().map_or(1, EventSource::ranks)
+    }
 }
 
 // === impl Config ===

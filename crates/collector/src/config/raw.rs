@@ -42,7 +42,7 @@ pub(super) struct RawPool {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawWorker {
     pub(super) address: String,
-    pub(super) events: String,
+    pub(super) events: Option<String>,
     pub(super) replay: Option<String>,
     #[serde(default = "defaults::data_parallel_size")]
     pub(super) data_parallel_size: u64,

@@ -18,6 +18,13 @@ fn refusal(text: &str) -> String {
     Config::parse(text).unwrap_err().to_string()
 }
 
+fn publishers(worker: &WorkerConfig) -> &[Publisher] {
+    match &worker.source {
+        Some(EventSource::Published(publishers)) => publishers,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A configuration with one line of the documented one replaced.
 fn with(old: &str, new: &str) -> String {
     assert!(DOCUMENTED.contains(old), "{old}");
@@ -37,9 +44,10 @@ fn reads_the_documented_example() {
     assert_eq!((pool.engine, pool.health_interval), (Engine::Vllm, Some(Duration::from_secs(2))));
     assert_eq!(pool.base_models, ["sim"]);
     let worker = &pool.workers[0];
-    assert_eq!((worker.address.to_string(), worker.ranks), ("127.0.0.1:8001".into(), 1));
-    assert_eq!(worker.events.to_string(), "tcp://127.0.0.1:5557");
-    assert_eq!(worker.replay.as_ref().unwrap().to_string(), "tcp://127.0.0.1:5558");
+    assert_eq!((worker.address.to_string(), worker.ranks()), ("127.0.0.1:8001".into(), 1));
+    let publisher = &publishers(worker)[0];
+    assert_eq!(publisher.events.to_string(), "tcp://127.0.0.1:5557");
+    assert_eq!(publisher.replay.as_ref().unwrap().to_string(), "tcp://127.0.0.1:5558");
 }
 
 #[test]
@@ -52,7 +60,8 @@ pools:
 ";
     let config = Config::parse(text).unwrap();
     assert_eq!(config.listen.to_string(), "127.0.0.1:9400");
-    assert_eq!((config.pools[0].workers[0].ranks, &config.pools[0].workers[0].replay), (1, &None));
+    let publishers = publishers(&config.pools[0].workers[0]);
+    assert_eq!((publishers.len(), &publishers[0].replay), (1, &None));
 }
 
 #[test]
@@ -129,7 +138,7 @@ fn engines_dial_a_port_that_belongs_to_one_pool() {
     let one = format!("pools:\n{}", pool("a", &format!("{}, {}", worker(1), worker(2))));
     let config = Config::parse(&one).unwrap();
     assert_eq!(config.pools[0].engine, Engine::LlmdSim);
-    assert_eq!(config.pools[0].workers[1].events.to_string(), "bind tcp://0.0.0.0:5557");
+    assert_eq!(publishers(&config.pools[0].workers[1])[0].events.to_string(), "bind tcp://0.0.0.0:5557");
     let two = format!("{one}{}", pool("b", &worker(1)));
     assert!(refusal(&two).starts_with("pools[1].workers[0].events: "), "{}", refusal(&two));
 }
@@ -143,4 +152,40 @@ fn names_and_addresses_do_not_repeat() {
     assert!(refusal(&twice).starts_with("pools[1].name: "));
     let twice = format!("pools:\n{}", pool("a", &format!("{worker}, {worker}")));
     assert!(refusal(&twice).starts_with("pools[0].workers[1].address: "));
+}
+
+#[test]
+fn only_trtllm_is_polled_and_each_url_once() {
+    let pool = |name: &str, engine: &str, workers: &str| {
+        format!("  - {{name: {name}, engine: {engine}, block_size: 32, workers: [{workers}]}}\n")
+    };
+    let worker = |port: u16, more: &str| {
+        format!("{{address: '1.1.1.1:{port}', events: 'http://1.1.1.1:8000/kv_cache_events'{more}}}")
+    };
+    let one = format!("pools:\n{}", pool("a", "trtllm", &worker(1, ", data_parallel_size: 4")));
+    let config = Config::parse(&one).unwrap();
+    let url = "http://1.1.1.1:8000/kv_cache_events".parse().unwrap();
+    assert_eq!(config.pools[0].workers[0].source, Some(EventSource::Polled { url, ranks: 4 }));
+    for (text, field, advice) in [
+        (
+            format!("pools:\n{}", pool("a", "vllm", &worker(1, ""))),
+            "workers[0].events",
+            "only `engine: trtllm`",
+        ),
+        (
+            format!("pools:\n{}", pool("a", "trtllm", &worker(1, ", replay: 'tcp://a:1'"))),
+            "workers[0].replay",
+            "leave",
+        ),
+        (one.replace("http:", "https:"), "workers[0].events", "http://host:port"),
+        (
+            format!("pools:\n{}", pool("a", "trtllm", &[worker(1, ""), worker(2, "")].join(","))),
+            "workers[1].events",
+            "own",
+        ),
+        (format!("{one}{}", pool("b", "trtllm", &worker(1, ""))), "pools[1].workers[0].events", "polled"),
+    ] {
+        let message = refusal(&text);
+        assert!(message.contains(field) && message.contains(advice), "{message}");
+    }
 }

@@ -6,6 +6,8 @@
 //! DEALER socket --replayed batches+
 //! ```
 //!
+//! An engine that publishes nothing by itself is polled (`poller`), for all of its ranks at once.
+//!
 //! A subscriber (`subscriber`) owns the sockets of one rank (`socket`, `replay`) and keeps them alive for ever. Engines
 //! that dial come in through a door (`door`), which several may share. The rules of order are in `sequence`, free of
 //! sockets. The way to the pool is a bounded channel: a pool that cannot keep up slows the sockets down, and the engine's
@@ -13,6 +15,7 @@
 
 mod backoff;
 mod door;
+mod poller;
 mod replay;
 mod sequence;
 mod socket;
@@ -23,6 +26,7 @@ use std::time::Duration;
 use warmroute_index::event::Event;
 
 pub use self::door::{Doors, Guest};
+pub use self::poller::{POLL_INTERVAL, Poller};
 pub use self::sequence::{GapOutcome, ReplayOutcome, ResetCause};
 pub use self::subscriber::Subscriber;
 use crate::config::Endpoint;

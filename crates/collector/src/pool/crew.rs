@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::config::{Events, PoolConfig, WorkerConfig};
-use crate::engine::{Doors, SILENCE, Source, Stream, Subscriber, Update};
+use crate::config::{EventSource, Events, PoolConfig, Publisher, WorkerConfig};
+use crate::engine::{Doors, Poller, SILENCE, Source, Stream, Subscriber, Update};
 use crate::health::Checker;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::wire::Engine;
@@ -32,6 +32,7 @@ pub(super) struct Joining {
 pub(super) struct Crew {
     pool: String,
     engine: Engine,
+    block_size: u32,
     replay_timeout: Duration,
     health_interval: Option<Duration>,
     doors: Doors,
@@ -94,6 +95,7 @@ impl Crew {
         Self {
             pool: config.name.clone(),
             engine: config.engine,
+            block_size: config.block_size,
             replay_timeout: config.replay_timeout,
             health_interval: config.health_interval,
             doors: Doors::default(),
@@ -117,7 +119,8 @@ impl Crew {
             if self.members.contains_key(&worker.address) {
                 continue;
             }
-            let joining: Vec<_> = (0..worker.ranks).map(|rank| self.joining(worker, rank, metrics)).collect();
+            let joining: Vec<_> =
+                (0..worker.ranks()).map(|rank| self.joining(worker, rank, metrics)).collect();
             change.joining.extend_from_slice(&joining);
             change.coming.push(worker.address);
             let member = Member { config: worker.clone(), joining, running: Vec::new() };
@@ -145,24 +148,18 @@ impl Crew {
     fn run(&self, member: &Member) -> Vec<AbortHandle> {
         let Member { config, joining, .. } = member;
         let mut running = Vec::new();
-        for Joining { place, address, rank, metrics } in joining {
-            // The configuration has been checked: every rank has a port.
-            let Some(events) = config.events.of_rank(*rank) else { continue };
-            let events = match events {
-                Events::Dial(endpoint) => Stream::Dial(endpoint),
-                Events::Bind(endpoint) => Stream::Door(self.doors.enter(endpoint, *address)),
-            };
-            let replay = config.replay.as_ref().and_then(|replay| replay.of_rank(*rank));
-            let source = Source {
-                engine: self.engine,
-                events,
-                replay,
-                replay_timeout: self.replay_timeout,
-                silence: SILENCE,
-            };
-            let name = format!("{}/{address}/{rank}", self.pool);
-            let subscriber = Subscriber::new(*place, name, source, self.updates.clone(), metrics.clone());
-            running.push(self.tasks.spawn(subscriber.run()));
+        match &config.source {
+            Some(EventSource::Published(publishers)) => {
+                let ranks = publishers.iter().zip(joining);
+                running.extend(ranks.map(|(publisher, rank)| self.subscribe(publisher, rank)));
+            }
+            Some(EventSource::Polled { url, .. }) => {
+                let name = format!("{}/{}", self.pool, config.address);
+                let ranks = joining.iter().map(|rank| (rank.place, rank.metrics.clone()));
+                let poller = Poller::new(url.clone(), name, ranks, self.block_size, self.updates.clone());
+                running.push(self.tasks.spawn(poller.run()));
+            }
+            None => {}
         }
         if let Some(interval) = self.health_interval {
             let ranks = joining.iter().map(|rank| (rank.place, rank.metrics.clone())).collect();
@@ -171,6 +168,24 @@ impl Crew {
             running.push(self.tasks.spawn(checker.run()));
         }
         running
+    }
+
+    fn subscribe(&self, publisher: &Publisher, rank: &Joining) -> AbortHandle {
+        let Joining { place, address, rank, metrics } = rank;
+        let events = match publisher.events.clone() {
+            Events::Dial(endpoint) => Stream::Dial(endpoint),
+            Events::Bind(endpoint) => Stream::Door(self.doors.enter(endpoint, *address)),
+        };
+        let source = Source {
+            engine: self.engine,
+            events,
+            replay: publisher.replay.clone(),
+            replay_timeout: self.replay_timeout,
+            silence: SILENCE,
+        };
+        let name = format!("{}/{address}/{rank}", self.pool);
+        let subscriber = Subscriber::new(*place, name, source, self.updates.clone(), metrics.clone());
+        self.tasks.spawn(subscriber.run())
     }
 
     /// Lets everyone go.

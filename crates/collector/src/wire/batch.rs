@@ -34,6 +34,8 @@ pub enum Skipped {
     Misaligned,
     /// An adapter beyond those that can be kept apart.
     TooManyAdapters,
+    /// A block that is not full yet, which TensorRT-LLM tells of where it is polled.
+    Partial,
 }
 
 /// Why an event could not be read.
@@ -87,6 +89,7 @@ impl Skipped {
             Self::OtherAttention => "other_attention",
             Self::Misaligned => "misaligned",
             Self::TooManyAdapters => "too_many_adapters",
+            Self::Partial => "partial",
         }
     }
 }

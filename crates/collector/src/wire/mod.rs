@@ -21,7 +21,7 @@ mod sglang;
 #[cfg(test)]
 mod testing;
 mod topic;
-mod trtllm;
+pub mod trtllm;
 mod vllm;
 
 pub use batch::{BadEvent, Batch, PayloadError, Skipped, Unsupported};

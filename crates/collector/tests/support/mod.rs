@@ -4,6 +4,7 @@
 pub mod engine;
 pub mod mirror;
 pub mod proxy;
+pub mod trtllm;
 
 use std::time::Duration;
 

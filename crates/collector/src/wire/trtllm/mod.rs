@@ -1,7 +1,10 @@
-//! TensorRT-LLM's own publisher (the PyTorch backend's `kv_events_config`).
+//! TensorRT-LLM: its own publisher (the PyTorch backend's `kv_events_config`) here, its events as they are polled in
+//! [`polled`].
 //!
-//! It tells neither an adapter nor a salt. Where a medium stands behind a token, the medium's digest, a text, is in the
+//! The publisher tells neither an adapter nor a salt. Where a medium stands behind a token, the medium's digest, a text, is in the
 //! token's place.
+
+pub mod polled;
 
 use warmroute_index::event::{Removed, Stored};
 
