@@ -48,8 +48,8 @@ fn prompt_of(tokens: &[u32]) -> Vec<SequenceHash> {
 /// vLLM's proposal #48933: a count that has leaked, or that has missed a store, is put right by the next removal.
 #[test]
 fn an_engines_own_count_of_copies_is_believed_over_ours() {
-    let mut index = support::index(1, 2);
-    let worker = index.add_worker(support::identity(0)).unwrap();
+    let mut index = index(1, 2);
+    let worker = index.add_worker(identity(0)).unwrap();
     let prompt = sequence_hashes(&[1], 1, Namespace::default());
     let told = |left| {
         Event::Removed(Removed {
