@@ -6,6 +6,7 @@
 //!
 //! * [`wire`] reads what engines send, one module for each format.
 //! * [`engine`] listens to one rank of one engine, and sees to it that each batch is applied once and in order.
+//! * [`discovery`] finds workers that are not written in the configuration, and endpoints that are not.
 //! * [`health`] asks each worker whether it serves.
 //! * [`pool`] owns the index over the caches of the workers that serve the same model.
 //! * [`feed`] answers the publishers in the Envoys.
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod discovery;
 pub mod engine;
 pub mod feed;
 pub mod health;

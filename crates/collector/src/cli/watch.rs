@@ -1,13 +1,12 @@
 //! The configuration file, watched while the collector serves.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
-use warmroute_collector::config::Config;
+use warmroute_collector::config::{Config, Stamp};
 use warmroute_collector::server::{Load, Reloader};
 
 /// How often the file is looked at. Few file systems, and no mounted ConfigMap, can be relied on to tell.
@@ -19,14 +18,6 @@ pub(super) struct Watch {
     path: PathBuf,
     seen: Option<Stamp>,
     current: Config,
-}
-
-/// What tells that a file has changed. A ConfigMap's is another file then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    modified: SystemTime,
-    inode: u64,
-    len: u64,
 }
 
 // === impl Watch ===
@@ -80,14 +71,5 @@ impl Watch {
             }
         };
         reloader.loaded(load);
-    }
-}
-
-// === impl Stamp ===
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self { modified: metadata.modified().ok()?, inode: metadata.ino(), len: metadata.len() })
     }
 }

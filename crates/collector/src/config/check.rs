@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::discover::cannot_be_asked;
 use super::raw::{RawConfig, RawPool, RawWorker};
-use super::{Config, ConfigError, EventSource, Events, PoolConfig, SourceText, WorkerConfig};
+use super::{Config, ConfigError, Discover, EventSource, Events, PoolConfig, SourceText, WorkerConfig};
+use crate::pool::MAX_RANKS;
 use crate::wire::Engine;
 
 const MAX_NAME_LEN: usize = 63;
@@ -41,22 +43,25 @@ pub(super) fn config(raw: RawConfig) -> Result<Config, ConfigError> {
 fn once(pools: &[PoolConfig]) -> Result<(), ConfigError> {
     let mut owners = HashMap::new();
     for (i, pool) in pools.iter().enumerate() {
-        for (j, worker) in pool.workers.iter().enumerate() {
-            let (ours, what): (Vec<_>, _) = match &worker.source {
-                Some(EventSource::Polled { url, .. }) => (vec![url.to_string()], "is polled for"),
-                Some(EventSource::Published(publishers)) => {
+        let found = pool.discover.as_ref().and_then(|discover| discover.bound(pool.engine));
+        let found = found.map(|source| ("discover".to_owned(), source));
+        let named = pool.workers.iter().enumerate();
+        let named = named.filter_map(|(j, worker)| Some((format!("workers[{j}]"), worker.source.clone()?)));
+        for (whose, source) in named.chain(found) {
+            let (ours, what): (Vec<_>, _) = match &source {
+                EventSource::Polled { url, .. } => (vec![url.to_string()], "is polled for"),
+                EventSource::Published(publishers) => {
                     let bound = publishers.iter().filter_map(|publisher| match &publisher.events {
                         Events::Bind(endpoint) => Some(format!("port {}", endpoint.port())),
                         Events::Dial(_) => None,
                     });
                     (bound.collect(), "is dialled by")
                 }
-                None => continue,
             };
             for name in ours {
                 if *owners.entry(name.clone()).or_insert(i) != i {
                     let message = format!("{name} {what} workers of another pool too");
-                    return Err(refused(format!("pools[{i}].workers[{j}].events"), message));
+                    return Err(refused(format!("pools[{i}].{whose}.events"), message));
                 }
             }
         }
@@ -70,8 +75,8 @@ fn dialled_once(path: &str, workers: &[WorkerConfig]) -> Result<(), ConfigError>
     for (i, worker) in workers.iter().enumerate() {
         for (field, name) in worker.source.iter().flat_map(EventSource::dialled) {
             if let Some(owner) = owners.insert(name.clone(), i).filter(|owner| *owner != i) {
-                let message = format!("{path}.workers[{owner}] has {name} already: each rank has its own");
-                return Err(refused(format!("{path}.workers[{i}].{field}"), message));
+                let message = format!("{path}[{owner}] has {name} already: each rank has its own");
+                return Err(refused(format!("{path}[{i}].{field}"), message));
             }
         }
     }
@@ -101,10 +106,17 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     let max_orphans = number(field("max_orphans"), raw.max_orphans, 0..=1 << 24)? as usize;
     let replay_timeout = millis(field("replay_timeout_ms"), raw.replay_timeout_ms, 1..=600_000)?;
     let health_interval = millis(field("health_interval_ms"), raw.health_interval_ms, 0..=3_600_000)?;
+    let discover = raw.discover.map(|raw| Discover::read(&field("discover"), engine, raw)).transpose()?;
+    if raw.workers.is_empty() && discover.is_none() {
+        return Err(refused(
+            field("workers"),
+            "name at least one worker, or write in `discover` what lists them",
+        ));
+    }
     let workers = workers(&field("workers"), engine, raw.workers)?;
-    dialled_once(path, &workers)?;
     Ok(PoolConfig {
         workers,
+        discover,
         name: raw.name,
         engine,
         block_size,
@@ -116,10 +128,12 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     })
 }
 
-fn workers(path: &str, engine: Engine, raw: Vec<RawWorker>) -> Result<Vec<WorkerConfig>, ConfigError> {
-    if raw.is_empty() {
-        return Err(refused(path, "name at least one worker"));
-    }
+/// Reads a list of workers.
+pub(super) fn workers(
+    path: &str,
+    engine: Engine,
+    raw: Vec<RawWorker>,
+) -> Result<Vec<WorkerConfig>, ConfigError> {
     let mut addresses = HashSet::new();
     let mut workers = Vec::with_capacity(raw.len());
     for (i, raw) in raw.into_iter().enumerate() {
@@ -132,9 +146,10 @@ fn workers(path: &str, engine: Engine, raw: Vec<RawWorker>) -> Result<Vec<Worker
         workers.push(worker);
     }
     let ranks: usize = workers.iter().map(|worker| usize::from(worker.ranks())).sum();
-    if ranks > 4096 {
-        return Err(refused(path, format!("there are {ranks} ranks in all; a pool has at most 4096")));
+    if ranks > MAX_RANKS {
+        return Err(refused(path, format!("there are {ranks} ranks in all; a pool has at most {MAX_RANKS}")));
     }
+    dialled_once(path, &workers)?;
     Ok(workers)
 }
 
@@ -145,9 +160,12 @@ fn worker(path: &str, engine: Engine, raw: RawWorker) -> Result<WorkerConfig, Co
         return Err(refused(field("address"), "write the `ip:port` that Envoy sends requests to"));
     }
     let RawWorker { events, replay, data_parallel_size, .. } = raw;
-    let source = match events {
-        Some(events) => Some(SourceText { events, replay, data_parallel_size }.read(path, engine)?),
-        None => return Err(refused(field("events"), "write where the engine publishes its events")),
+    let source = if events.is_some() || replay.is_some() || data_parallel_size.is_some() {
+        Some(SourceText::new(&field("events"), events, replay, data_parallel_size)?.read(path, engine)?)
+    } else if engine.can_be_asked() {
+        None
+    } else {
+        return Err(refused(field("events"), cannot_be_asked(engine)));
     };
     Ok(WorkerConfig { address, source, block_size: None })
 }

@@ -55,6 +55,11 @@ impl Endpoint {
         self.port
     }
 
+    /// The same port at another endpoint's host.
+    pub fn at_host_of(&self, other: &Self) -> Self {
+        Self { host: other.host.clone(), port: self.port }
+    }
+
     /// The endpoint of a rank: each has the next port. `None` past the last port.
     pub fn of_rank(&self, rank: u16) -> Option<Self> {
         Some(Self { host: self.host.clone(), port: self.port.checked_add(rank)? })

@@ -4,10 +4,12 @@
 //! takes values that cannot be. Each complaint names the field by its path and says what to write.
 
 mod check;
+mod discover;
 mod endpoint;
 mod poll_url;
 mod raw;
 mod source;
+mod stamp;
 #[cfg(test)]
 mod tests;
 
@@ -15,9 +17,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+pub use self::discover::{Discover, DiscoverFrom};
 pub use self::endpoint::{Endpoint, EndpointError, Events};
 pub use self::poll_url::{PollUrl, PollUrlError};
+pub(crate) use self::source::host;
 pub use self::source::{EventSource, Publisher, SourceText};
+pub use self::stamp::Stamp;
 use crate::wire::Engine;
 
 /// What the collector does.
@@ -52,6 +57,8 @@ pub struct PoolConfig {
     pub health_interval: Option<Duration>,
     /// The workers, with different addresses.
     pub workers: Vec<WorkerConfig>,
+    /// What lists further ones.
+    pub discover: Option<Discover>,
 }
 
 /// One engine, with all of its ranks.

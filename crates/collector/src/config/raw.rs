@@ -1,6 +1,7 @@
 //! The configuration as it is written.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_path_to_error::{Deserializer, Track};
 
 use super::ConfigError;
@@ -34,7 +35,21 @@ pub(super) struct RawPool {
     pub(super) replay_timeout_ms: u64,
     #[serde(default = "defaults::health_interval_ms")]
     pub(super) health_interval_ms: u64,
+    #[serde(default)]
     pub(super) workers: Vec<RawWorker>,
+    pub(super) discover: Option<RawDiscover>,
+}
+
+/// `discover`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDiscover {
+    pub(super) dns: Option<String>,
+    pub(super) file: Option<String>,
+    pub(super) interval_ms: Option<u64>,
+    pub(super) events: Option<String>,
+    pub(super) replay: Option<String>,
+    pub(super) data_parallel_size: Option<u64>,
 }
 
 /// An entry of `workers`.
@@ -44,8 +59,7 @@ pub(super) struct RawWorker {
     pub(super) address: String,
     pub(super) events: Option<String>,
     pub(super) replay: Option<String>,
-    #[serde(default = "defaults::data_parallel_size")]
-    pub(super) data_parallel_size: u64,
+    pub(super) data_parallel_size: Option<u64>,
 }
 
 mod defaults {
@@ -76,17 +90,22 @@ mod defaults {
     pub(super) fn health_interval_ms() -> u64 {
         2_000
     }
+}
 
-    pub(super) fn data_parallel_size() -> u64 {
-        1
-    }
+pub(super) fn parse(text: &str) -> Result<RawConfig, ConfigError> {
+    read(text)
+}
+
+/// A list of workers in a file of its own.
+pub(super) fn parse_workers(text: &str) -> Result<Vec<RawWorker>, ConfigError> {
+    read(text)
 }
 
 /// Takes the YAML apart. The field's path is noted as it is entered, since a YAML error knows only line and column.
-pub(super) fn parse(text: &str) -> Result<RawConfig, ConfigError> {
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     let mut track = Track::new();
     let parsed = serde_saphyr::with_deserializer_from_str(text, |yaml| {
-        RawConfig::deserialize(Deserializer::new(yaml, &mut track))
+        T::deserialize(Deserializer::new(yaml, &mut track))
     });
     parsed.map_err(|error| {
         let path = track.path().to_string();

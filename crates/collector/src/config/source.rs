@@ -1,5 +1,7 @@
 //! Where a worker's events come from.
 
+use std::net::SocketAddr;
+
 use super::check::{number, refused};
 use super::{ConfigError, Endpoint, Events, PollUrl};
 use crate::wire::Engine;
@@ -30,10 +32,13 @@ pub struct Publisher {
 /// A source as it is written: of rank 0, with `data_parallel_size` ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceText {
-    pub(super) events: String,
-    pub(super) replay: Option<String>,
-    pub(super) data_parallel_size: u64,
+    events: String,
+    replay: Option<String>,
+    data_parallel_size: u64,
 }
+
+/// Before an endpoint that engines dial.
+const BIND: &str = "bind ";
 
 // === impl EventSource ===
 
@@ -48,7 +53,7 @@ impl EventSource {
 
     /// What may belong to one worker only: two workers at one would each be credited with what the other holds, or each
     /// be told half. With the field that names it.
-    pub(super) fn dialled(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn dialled(&self) -> Vec<(&'static str, String)> {
         let publishers = match self {
             Self::Polled { url, .. } => return vec![("events", url.to_string())],
             Self::Published(publishers) => publishers,
@@ -66,6 +71,42 @@ impl EventSource {
 // === impl SourceText ===
 
 impl SourceText {
+    /// As it is written; `events` at `field` is needed where anything else is written.
+    pub(super) fn new(
+        field: &str,
+        events: Option<String>,
+        replay: Option<String>,
+        data_parallel_size: Option<u64>,
+    ) -> Result<Self, ConfigError> {
+        let message =
+            "write it too, or leave out `replay` and `data_parallel_size`: the engine is asked then";
+        let events = events.ok_or_else(|| refused(field, message))?;
+        Ok(Self { events, replay, data_parallel_size: data_parallel_size.unwrap_or(1) })
+    }
+
+    /// Whether the engines dial.
+    pub(super) fn is_bound(&self) -> bool {
+        self.events.starts_with(BIND)
+    }
+
+    /// Whether every endpoint has the worker's host.
+    pub(super) fn names_the_worker(&self) -> bool {
+        [Some(&self.events), self.replay.as_ref()].into_iter().flatten().all(|text| text.contains("//*"))
+    }
+
+    /// Reads it, for a worker at this address where it has `*` in the place of a host.
+    pub(super) fn of_worker(
+        &self,
+        path: &str,
+        engine: Engine,
+        address: SocketAddr,
+    ) -> Result<EventSource, ConfigError> {
+        let here = |text: &str| text.replacen("//*", &format!("//{}", host(address)), 1);
+        let replay = self.replay.as_deref().map(here);
+        Self { events: here(&self.events), replay, data_parallel_size: self.data_parallel_size }
+            .read(path, engine)
+    }
+
     /// Reads it.
     pub(super) fn read(&self, path: &str, engine: Engine) -> Result<EventSource, ConfigError> {
         let field = |name: &str| format!("{path}.{name}");
@@ -112,8 +153,16 @@ impl SourceText {
     }
 }
 
+/// An address's host as it stands in a URL.
+pub(crate) fn host(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    }
+}
+
 fn events(field: String, text: &str, ranks: u16) -> Result<Events, ConfigError> {
-    match text.strip_prefix("bind ") {
+    match text.strip_prefix(BIND) {
         Some(text) => endpoint(field, text.trim_start(), ranks).map(Events::Bind),
         None => endpoint(field, text, ranks).map(Events::Dial),
     }

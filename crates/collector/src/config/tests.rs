@@ -189,3 +189,71 @@ fn only_trtllm_is_polled_and_each_url_once() {
         assert!(message.contains(field) && message.contains(advice), "{message}");
     }
 }
+
+#[test]
+fn workers_may_be_listed_elsewhere() {
+    let discover = |engine: &str, discover: &str| {
+        let text =
+            format!("pools: [{{name: p, engine: {engine}, block_size: 16, discover: {{{discover}}}}}]");
+        Config::parse(&text).map(|config| config.pools[0].discover.clone().unwrap())
+    };
+    let file = discover("llmd-sim", "file: a/b.yaml, interval_ms: 200").unwrap();
+    assert_eq!(
+        (file.from, file.interval),
+        (DiscoverFrom::File("a/b.yaml".into()), Duration::from_millis(200))
+    );
+    let dns = discover("vllm", "dns: 'vllm.default.svc:8000'").unwrap();
+    let host = "vllm.default.svc".to_owned();
+    assert_eq!(dns.from, DiscoverFrom::Dns { host, port: 8000, source: None });
+    let dns =
+        discover("vllm", "dns: 'a:1', events: 'tcp://*:5557', replay: 'tcp://*:5657', data_parallel_size: 2");
+    let DiscoverFrom::Dns { source, .. } = dns.unwrap().from else { panic!() };
+    let address = "[fd00::1]:8000".parse().unwrap();
+    let worker = Discover::worker(source.as_ref(), Engine::Vllm, address).unwrap();
+    let shown: Vec<_> = publishers(&worker).iter().map(|publisher| publisher.events.to_string()).collect();
+    assert_eq!(shown, ["tcp://[fd00::1]:5557", "tcp://[fd00::1]:5558"]);
+    discover("trtllm", "dns: 'a:1', events: 'http://*:8000/kv_cache_events'").unwrap();
+    discover("llmd-sim", "dns: 'a:1', events: 'bind tcp://0.0.0.0:5557'").unwrap();
+    for (engine, text, field, advice) in [
+        ("vllm", "interval_ms: 500", "pools[0].discover: ", "either"),
+        ("vllm", "dns: 'a:1', file: b", "pools[0].discover: ", "either"),
+        ("vllm", "dns: a", "pools[0].discover.dns: ", "name:port"),
+        ("vllm", "dns: 'a:0'", "pools[0].discover.dns: ", "name:port"),
+        ("vllm", "file: ''", "pools[0].discover.file: ", "path"),
+        ("vllm", "file: a, events: 'tcp://*:1'", "pools[0].discover.events: ", "entries"),
+        ("vllm", "dns: 'a:1', interval_ms: 1", "pools[0].discover.interval_ms: ", "100 to 3600000"),
+        ("vllm", "dns: 'a:1', events: 'tcp://b:1'", "pools[0].discover.events: ", "`*`"),
+        ("vllm", "dns: 'a:1', events: 'tcp://*:x'", "pools[0].discover.events: ", "tcp://host:port"),
+        ("vllm", "dns: 'a:1', replay: 'tcp://*:1'", "pools[0].discover.events: ", "asked"),
+        ("trtllm", "dns: 'a:1'", "pools[0].discover.events: ", "`trtllm` cannot be asked"),
+    ] {
+        let message = discover(engine, text).unwrap_err().to_string();
+        assert!(message.starts_with(field) && message.contains(advice), "{text}: {message}");
+    }
+    let nobody = refusal("pools: [{name: p, block_size: 16}]");
+    assert!(nobody.starts_with("pools[0].workers: ") && nobody.contains("discover"), "{nobody}");
+}
+
+#[test]
+fn only_an_engine_that_tells_may_have_no_events() {
+    let pool = |engine: &str, worker: &str| {
+        format!(
+            "pools: [{{name: p, engine: {engine}, block_size: 16, workers: [{{address: '1.1.1.1:1'{worker}}}]}}]"
+        )
+    };
+    for engine in ["vllm", "sglang"] {
+        let config = Config::parse(&pool(engine, "")).unwrap();
+        assert_eq!((&config.pools[0].workers[0].source, config.pools[0].workers[0].ranks()), (&None, 1));
+    }
+    for (text, advice) in [
+        (pool("trtllm", ""), "cannot be asked"),
+        (pool("vllm", ", data_parallel_size: 2"), "asked then"),
+        (pool("vllm", ", replay: 'tcp://a:1'"), "asked then"),
+    ] {
+        let message = refusal(&text);
+        assert!(message.starts_with("pools[0].workers[0].events: ") && message.contains(advice), "{message}");
+    }
+    let message =
+        Discover::workers("[{address: '1.1.1.1:1'}, {address: '1.1.1.1:1'}]", Engine::Vllm).unwrap_err();
+    assert!(message.to_string().starts_with("workers[1].address: "), "{message}");
+}

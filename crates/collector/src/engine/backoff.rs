@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The pauses between attempts: each twice the one before, up to a bound.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     first: Duration,
     most: Duration,
     next: Duration,
@@ -13,19 +13,19 @@ pub(super) struct Backoff {
 // === impl Backoff ===
 
 impl Backoff {
-    pub(super) fn new(first: Duration, most: Duration) -> Self {
+    pub(crate) fn new(first: Duration, most: Duration) -> Self {
         Self { first, most, next: first }
     }
 
     /// The next pause.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.most);
         pause
     }
 
     /// It went well: the next pause is the first again.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.next = self.first;
     }
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use warmroute_index::event::Event;
 
+pub(crate) use self::backoff::Backoff;
 pub use self::door::{Doors, Guest};
 pub use self::poller::{POLL_INTERVAL, Poller};
 pub use self::sequence::{GapOutcome, ReplayOutcome, ResetCause};

@@ -21,6 +21,14 @@ pub(super) struct PoolResultLabels {
     pub(super) result: &'static str,
 }
 
+/// A pool, what tells of its workers, and how asking it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DiscoveryLabels {
+    pub(super) pool: String,
+    pub(super) source: &'static str,
+    pub(super) outcome: &'static str,
+}
+
 /// A rank of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct WorkerLabels {

@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::labels::{PoolLabels, PoolResultLabels};
+use super::labels::{DiscoveryLabels, PoolLabels, PoolResultLabels};
 use crate::pool::PoolStats;
 
 /// The metrics of all pools.
@@ -24,6 +24,7 @@ pub(super) struct PoolFamilies {
     workers_known: Family<PoolLabels, Gauge>,
     workers_up: Family<PoolLabels, Gauge>,
     ready: Family<PoolLabels, Gauge>,
+    discovery: Family<DiscoveryLabels, Counter>,
     feed_answers: Family<PoolResultLabels, Counter>,
     feed_bytes: Family<PoolLabels, Counter>,
     feed_pages: Family<PoolLabels, Counter>,
@@ -74,6 +75,11 @@ impl PoolFamilies {
             all.workers_up.clone(),
         );
         registry.register("ready", "Whether the pool's feed answers", all.ready.clone());
+        registry.register(
+            "discovery_lookups",
+            "Looks for workers and questions to engines where they publish, by how they ended",
+            all.discovery.clone(),
+        );
         registry.register("feed_answers", "Answers of the feed, by result", all.feed_answers.clone());
         registry.register("feed_bytes", "Bytes of the feed's answers", all.feed_bytes.clone());
         registry.register("feed_pages", "Pages in the feed's answers", all.feed_pages.clone());
@@ -137,6 +143,13 @@ impl PoolMetrics {
     /// A new generation began.
     pub fn generation(&self) {
         self.families.generations.get_or_create(&self.labels).inc();
+    }
+
+    /// `source` (`dns`, `file` or `engine`) was asked who is there or where they publish, and told it or not.
+    pub fn discovery(&self, source: &'static str, is_ok: bool) {
+        let outcome = if is_ok { "ok" } else { "failed" };
+        let labels = DiscoveryLabels { pool: self.labels.pool.clone(), source, outcome };
+        self.families.discovery.get_or_create(&labels).inc();
     }
 
     /// The feed answered with so many pages and bytes.

@@ -25,6 +25,8 @@ pub(super) struct Joining {
     pub(super) address: SocketAddr,
     pub(super) rank: u16,
     pub(super) metrics: WorkerMetrics,
+    /// Tokens in a block, as the engine says where it has been asked.
+    pub(super) block_size: Option<u32>,
 }
 
 /// The workers of a pool, and what runs for each.
@@ -38,8 +40,11 @@ pub(super) struct Crew {
     doors: Doors,
     updates: mpsc::Sender<Update>,
     tasks: Tasks,
+    metrics: Arc<Metrics>,
     next_place: u64,
     members: HashMap<SocketAddr, Member>,
+    /// Nobody works here any more, and nobody begins.
+    stopped: bool,
 }
 
 /// A worker, and what runs for it.
@@ -91,7 +96,12 @@ impl Member {
 // === impl Crew ===
 
 impl Crew {
-    pub(super) fn new(config: &PoolConfig, updates: mpsc::Sender<Update>, tasks: Tasks) -> Self {
+    pub(super) fn new(
+        config: &PoolConfig,
+        updates: mpsc::Sender<Update>,
+        tasks: Tasks,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             pool: config.name.clone(),
             engine: config.engine,
@@ -101,15 +111,20 @@ impl Crew {
             doors: Doors::default(),
             updates,
             tasks,
+            metrics,
             next_place: 0,
             members: HashMap::new(),
+            stopped: false,
         }
     }
 
     /// Takes over a configuration's workers. Those that are gone, or are written otherwise now, are stopped at once; those
     /// that come are started by [`Crew::start`].
-    pub(super) fn change(&mut self, workers: &[WorkerConfig], metrics: &Metrics) -> Change {
+    pub(super) fn change(&mut self, workers: &[WorkerConfig]) -> Change {
         let mut change = Change::default();
+        if self.stopped {
+            return change;
+        }
         let stays = |member: &Member| workers.contains(&member.config);
         for member in self.members.extract_if(|_, member| !stays(member)).map(|(_, member)| member) {
             member.stop();
@@ -119,8 +134,7 @@ impl Crew {
             if self.members.contains_key(&worker.address) {
                 continue;
             }
-            let joining: Vec<_> =
-                (0..worker.ranks()).map(|rank| self.joining(worker, rank, metrics)).collect();
+            let joining: Vec<_> = (0..worker.ranks()).map(|rank| self.joining(worker, rank)).collect();
             change.joining.extend_from_slice(&joining);
             change.coming.push(worker.address);
             let member = Member { config: worker.clone(), joining, running: Vec::new() };
@@ -129,11 +143,11 @@ impl Crew {
         change
     }
 
-    fn joining(&mut self, worker: &WorkerConfig, rank: u16, metrics: &Metrics) -> Joining {
+    fn joining(&mut self, worker: &WorkerConfig, rank: u16) -> Joining {
         let place = self.next_place;
         self.next_place += 1;
-        let metrics = metrics.worker(&self.pool, &worker.address.to_string(), rank);
-        Joining { place, address: worker.address, rank, metrics }
+        let metrics = self.metrics.worker(&self.pool, &worker.address.to_string(), rank);
+        Joining { place, address: worker.address, rank, metrics, block_size: worker.block_size }
     }
 
     /// Starts the workers that have come, once the pool knows them.
@@ -171,7 +185,7 @@ impl Crew {
     }
 
     fn subscribe(&self, publisher: &Publisher, rank: &Joining) -> AbortHandle {
-        let Joining { place, address, rank, metrics } = rank;
+        let Joining { place, address, rank, metrics, .. } = rank;
         let events = match publisher.events.clone() {
             Events::Dial(endpoint) => Stream::Dial(endpoint),
             Events::Bind(endpoint) => Stream::Door(self.doors.enter(endpoint, *address)),
@@ -190,7 +204,14 @@ impl Crew {
 
     /// Lets everyone go.
     pub(super) fn stop(&mut self) {
+        self.stopped = true;
         self.members.drain().for_each(|(_, member)| member.stop());
+    }
+
+    /// The places of a worker's ranks, and where the pool hears of them.
+    pub(super) fn line_to(&self, address: SocketAddr) -> (Vec<u64>, mpsc::Sender<Update>) {
+        let joining = self.members.get(&address).map(|member| member.joining.as_slice()).unwrap_or_default();
+        (joining.iter().map(|rank| rank.place).collect(), self.updates.clone())
     }
 
     /// The metrics of every rank.

@@ -8,9 +8,11 @@ mod generations;
 mod owner;
 mod refusal;
 mod reports;
+mod roll;
 mod roster;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +26,9 @@ pub use self::crew::Tasks;
 use self::owner::{Ask, Owner};
 pub use self::refusal::Refusal;
 use self::reports::Listed;
+pub(crate) use self::roll::{MAX_RANKS, Roll};
 use crate::config::{PoolConfig, WorkerConfig};
+use crate::engine::{News, Update};
 use crate::feed::Answer;
 use crate::inspect::{ByTier, Explanation, PoolReport, Question, WorkerReport};
 use crate::metrics::{Metrics, PoolMetrics, WorkerMetrics};
@@ -45,6 +49,10 @@ pub struct Pool {
     asks: mpsc::Sender<Ask>,
     metrics: PoolMetrics,
     crew: Arc<Mutex<Crew>>,
+    /// Held while the workers change.
+    roll: Arc<tokio::sync::Mutex<Roll>>,
+    /// The workers whose engines are to be asked where they publish; none once the pool has stopped.
+    unknown: Arc<watch::Sender<Option<BTreeSet<SocketAddr>>>>,
 }
 
 /// How far a pool is.
@@ -90,11 +98,17 @@ pub struct PoolEnded;
 
 impl Pool {
     /// Starts a pool: its owner, and a subscriber for each rank of each worker. They run as `tasks`.
-    pub fn start(config: &PoolConfig, ready_timeout: Duration, metrics: &Metrics, tasks: &Tasks) -> Self {
+    pub fn start(
+        config: &PoolConfig,
+        ready_timeout: Duration,
+        metrics: &Arc<Metrics>,
+        tasks: &Tasks,
+    ) -> Self {
         let (updates, inbox) = mpsc::channel(UPDATES);
         let (asks, asked) = mpsc::channel(ASKS);
-        let mut crew = Crew::new(config, updates, tasks.clone());
-        let mut change = crew.change(&config.workers, metrics);
+        let mut crew = Crew::new(config, updates, tasks.clone(), Arc::clone(metrics));
+        let roll = Roll::new(config.name.clone(), config.workers.clone(), config.discover.is_some());
+        let mut change = crew.change(&config.workers);
         let pool_metrics = metrics.pool(&config.name);
         let joining = std::mem::take(&mut change.joining);
         let owner = Owner::new(config, ready_timeout, inbox, asked, pool_metrics.clone(), joining);
@@ -107,6 +121,8 @@ impl Pool {
             asks,
             metrics: pool_metrics,
             crew: Arc::new(Mutex::new(crew)),
+            unknown: Arc::new(watch::Sender::new(Some(roll.unknown()))),
+            roll: Arc::new(tokio::sync::Mutex::new(roll)),
         }
     }
 
@@ -120,16 +136,57 @@ impl Pool {
     /// # Errors
     ///
     /// The collector stops.
-    pub async fn change_workers(&self, workers: &[WorkerConfig], metrics: &Metrics) -> Result<(), PoolEnded> {
-        let mut change = self.crew().change(workers, metrics);
+    pub async fn change_workers(&self, workers: Vec<WorkerConfig>) -> Result<(), PoolEnded> {
+        self.rearrange(|roll| roll.configured(workers)).await
+    }
+
+    /// Changes what is said of who the workers are, and lets them come and go accordingly.
+    ///
+    /// # Errors
+    ///
+    /// The collector stops.
+    pub(crate) async fn rearrange(&self, said: impl FnOnce(&mut Roll)) -> Result<(), PoolEnded> {
+        let mut roll = self.roll.lock().await;
+        said(&mut roll);
+        let workers = roll.workers();
+        let mut change = self.crew().change(&workers);
         let (leaving, joining) = (std::mem::take(&mut change.leaving), std::mem::take(&mut change.joining));
-        self.ask(|done| Ask::Change { leaving, joining, done }).await?;
+        let is_complete = roll.is_complete();
+        self.ask(|done| Ask::Change { leaving, joining, is_complete, done }).await?;
         self.crew().start(&change);
+        let unknown = roll.unknown();
+        self.unknown.send_if_modified(|asked| match asked {
+            Some(asked) if *asked != unknown => {
+                *asked = unknown;
+                true
+            }
+            // A pool that has stopped asks nobody.
+            Some(_) | None => false,
+        });
+        Ok(())
+    }
+
+    /// The workers whose engines are to be asked where they publish, now and from now on; none once the pool has stopped.
+    pub(crate) fn unknown(&self) -> watch::Receiver<Option<BTreeSet<SocketAddr>>> {
+        self.unknown.subscribe()
+    }
+
+    /// A worker's engine does not tell where it publishes: the pool waits for it no longer.
+    ///
+    /// # Errors
+    ///
+    /// The collector stops.
+    pub(crate) async fn cannot_be_known(&self, address: SocketAddr) -> Result<(), PoolEnded> {
+        let (places, updates) = self.crew().line_to(address);
+        for worker in places {
+            updates.send(Update { worker, news: News::Settled }).await.map_err(|_| PoolEnded)?;
+        }
         Ok(())
     }
 
     /// Stops listening to its workers. The pool ends once nobody asks it any more.
     pub fn stop(&self) {
+        self.unknown.send_replace(None);
         self.crew().stop();
         self.metrics.leave();
     }

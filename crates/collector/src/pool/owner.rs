@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use warmroute_index::event::Event;
-use warmroute_index::{EventError, Index, IndexError, Options, WorkerIdentity};
+use warmroute_index::{EventError, Index, IndexError, Options, WorkerId, WorkerIdentity};
 use warmroute_routing::feed::Request;
 use warmroute_routing::hash::Namespace;
 use warmroute_routing::page::PageBits;
@@ -39,7 +39,8 @@ pub(super) enum Ask {
     /// What a publisher should have next.
     Feed(Request, oneshot::Sender<Answer>),
     /// Workers have left, and others come.
-    Change { leaving: Vec<u64>, joining: Vec<Joining>, done: oneshot::Sender<()> },
+    /// `is_complete`: these are all who are known to be there.
+    Change { leaving: Vec<u64>, joining: Vec<Joining>, is_complete: bool, done: oneshot::Sender<()> },
     /// What a prompt would find.
     Explain(Question, oneshot::Sender<Explanation>),
     /// Every worker, without its blocks.
@@ -67,6 +68,8 @@ pub(super) struct Owner {
     ready_at: Instant,
     /// The workers that have not settled.
     missing: Arc<[String]>,
+    /// It is known who the workers are.
+    is_complete: bool,
     /// Retired slots may still hold blocks.
     purging: bool,
 }
@@ -112,6 +115,7 @@ impl Owner {
             ready: false,
             ready_at: Instant::now() + ready_timeout,
             missing,
+            is_complete: config.discover.is_none(),
             purging: false,
         };
         owner.join(joining);
@@ -200,19 +204,27 @@ impl Owner {
             }
             Ok(_) => {
                 if matches!(event, Event::Stored(stored) if !stored.tokens.is_empty()) {
-                    row.fits();
+                    row.has_fitted();
                 }
             }
-            Err(EventError::BlockSize { expected, actual }) if row.does_not_fit(expected, actual) => {
-                warn!(
-                    pool = %self.name, worker = row.name(), expected, actual,
-                    "the engine's blocks are of another size than the pool's: none of them is indexed"
-                );
+            Err(EventError::BlockSize { expected, actual }) if !row.fits => {
+                self.does_not_fit(place, expected, actual);
             }
             Err(error) if row.first_complaint() => {
                 warn!(pool = %self.name, worker = row.name(), %error, "an event was refused");
             }
             Err(error) => debug!(pool = %self.name, worker = row.name(), %error, "an event was refused"),
+        }
+    }
+
+    /// A worker's blocks are of another size than the pool's.
+    fn does_not_fit(&mut self, place: u64, expected: u32, actual: u32) {
+        let Some(row) = self.roster.get_mut(place) else { return };
+        if row.refuse(Some(Refusal::BlockSize { expected, actual })) {
+            warn!(
+                pool = %self.name, worker = row.name(), expected, actual,
+                "the engine's blocks are of another size than the pool's: none of them is indexed"
+            );
         }
     }
 
@@ -237,9 +249,17 @@ impl Owner {
                 id = self.index.add_worker(identity());
             }
             match id {
-                Ok(id) => self.roster.join(rank, id),
+                Ok(id) => self.take_in(rank, id),
                 Err(error) => warn!(pool = %self.name, worker = ?identity(), %error, "a worker is left out"),
             }
+        }
+    }
+
+    fn take_in(&mut self, rank: Joining, id: WorkerId) {
+        let (place, told) = (rank.place, rank.block_size);
+        self.roster.join(rank, id);
+        if let Some(actual) = told.filter(|size| *size != self.index.block_size()) {
+            self.does_not_fit(place, self.index.block_size(), actual);
         }
     }
 
@@ -255,7 +275,7 @@ impl Owner {
 
     /// After a change: is the pool ready, is it time for a new generation, who is to be told?
     fn look_around(&mut self) {
-        if !self.ready && self.missing.is_empty() {
+        if !self.ready && self.is_complete && self.missing.is_empty() {
             info!(pool = %self.name, "ready");
             self.ready = true;
         }
@@ -298,7 +318,8 @@ impl Owner {
                 let pool = self.published();
                 let _ = reply.send(feed::answer(&mut self.index, &pool, &request));
             }
-            Ask::Change { leaving, joining, done } => {
+            Ask::Change { leaving, joining, is_complete, done } => {
+                self.is_complete |= is_complete;
                 self.leave(&leaving);
                 self.join(joining);
                 self.missing = self.roster.missing();

@@ -33,7 +33,7 @@ pub(super) struct Row {
     /// Why nothing of it is indexed.
     pub(super) refusal: Option<Refusal>,
     /// Whether a block of the pool's size has come since the last reset.
-    fits: bool,
+    pub(super) fits: bool,
     /// Whether the log has told of an event that was refused.
     complained: bool,
 }
@@ -43,7 +43,7 @@ pub(super) struct Row {
 impl Roster {
     /// Takes in a worker that the index knows as `id`.
     pub(super) fn join(&mut self, joining: Joining, id: WorkerId) {
-        let Joining { place, address, rank, metrics } = joining;
+        let Joining { place, address, rank, metrics, .. } = joining;
         let row = Row {
             id,
             address,
@@ -159,15 +159,10 @@ impl Row {
     }
 
     /// A block of the pool's size has come. Those of other sizes are left out, but the worker is indexed.
-    pub(super) fn fits(&mut self) {
+    pub(super) fn has_fitted(&mut self) {
         self.fits = true;
         if matches!(self.refusal, Some(Refusal::BlockSize { .. })) {
             self.refuse(None);
         }
-    }
-
-    /// A block of another size has come. Says whether that is the first thing known of the worker.
-    pub(super) fn does_not_fit(&mut self, expected: u32, actual: u32) -> bool {
-        !self.fits && self.refuse(Some(Refusal::BlockSize { expected, actual }))
     }
 }

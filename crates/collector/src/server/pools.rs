@@ -8,6 +8,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::config::{Config, PoolConfig};
+use crate::discovery;
 use crate::metrics::Metrics;
 use crate::pool::{Pool, PoolEnded, Tasks};
 
@@ -73,7 +74,7 @@ impl Reloader {
         for pool in &config.pools {
             match self.pools.get(&pool.name) {
                 Some(running) if running.fits(pool) => {
-                    running.change_workers(&pool.workers, &self.metrics).await?;
+                    running.change_workers(pool.workers.clone()).await?;
                 }
                 running => {
                     if let Some(old) = running {
@@ -92,8 +93,11 @@ impl Reloader {
         config.pools.iter().for_each(|pool| self.start_pool(pool, config.ready_timeout));
     }
 
-    fn start_pool(&self, pool: &PoolConfig, ready_timeout: Duration) {
-        self.pools.insert(Pool::start(pool, ready_timeout, &self.metrics, &self.tasks));
+    fn start_pool(&self, config: &PoolConfig, ready_timeout: Duration) {
+        let pool = Pool::start(config, ready_timeout, &self.metrics, &self.tasks);
+        let PoolConfig { engine, block_size, discover, .. } = config;
+        self.tasks.spawn(discovery::run(pool.clone(), *engine, *block_size, discover.clone()));
+        self.pools.insert(pool);
     }
 
     /// A configuration has been read, and taken over or not.

@@ -46,6 +46,11 @@ impl Engine {
         }
     }
 
+    /// Whether it tells, over HTTP, where it publishes its events.
+    pub fn can_be_asked(self) -> bool {
+        matches!(self, Self::Vllm | Self::Sglang)
+    }
+
     /// Whether a block's name says what comes before it. Then one name that stands for two blocks is a sign of a
     /// release that is not understood.
     pub fn names_are_chained(self) -> bool {
