@@ -207,6 +207,32 @@ async fn nonsense_on_the_wire_costs_only_itself() {
 }
 
 #[tokio::test]
+async fn blocks_without_what_comes_before_them_are_seen() {
+    let mut engine = FakeEngine::start(Replays::WithTopic).await;
+    let collector = Collector::start(&[engine.worker(A, true)], "max_orphans: 2").await;
+    eventually("ready", async || collector.get("/readyz").await.0 == 200).await;
+    eventually("a live message", async || {
+        engine.publish(json!([])).await;
+        collector.metric("frames_total", "").await > 0.0
+    })
+    .await;
+    // Their parents were never told, and one of them has to make room.
+    engine.publish(batch(&[stored(Some(90), &[10]), stored(Some(91), &[11]), stored(Some(92), &[12])])).await;
+    collector.metric_becomes("event_blocks_total", "outcome=\"orphaned\"", 3.0).await;
+    assert_eq!(collector.metric("event_blocks_total", "outcome=\"dropped_orphan\"").await, 1.0);
+    assert_eq!(collector.metric("orphans", "").await, 2.0);
+    // A hole: what is behind it is held, and not published.
+    engine.publish(batch(&[stored(None, &[1, 2, 3]), removed(&[1])])).await;
+    collector.metric_becomes("unpublished", "", 2.0).await;
+    engine.publish(batch(&[stored(None, &[1])])).await;
+    collector.metric_becomes("unpublished", "", 0.0).await;
+    engine.publish(batch(&[stored(None, &[91])])).await;
+    collector.metric_becomes("event_blocks_total", "outcome=\"attached\"", 1.0).await;
+    assert_eq!(collector.metric("orphans", "").await, 1.0);
+    collector.stop().await;
+}
+
+#[tokio::test]
 async fn workers_are_kept_apart_and_one_that_is_missing_holds_nobody_up() {
     let mut engine = FakeEngine::start(Replays::WithTopic).await;
     engine.publish(batch(&[stored(None, &[1, 2])])).await;

@@ -131,7 +131,7 @@ fn references(document: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_collector_accepts_its_config_map_and_lists_the_engines_of_the_endpoint_slice() {
+fn the_collector_accepts_its_config_map_and_finds_the_engines_that_have_the_requests() {
     let config = document("kubernetes/collector.yaml", "ConfigMap", "warmroute-collector");
     let text = config["data"]["collector.yaml"].as_str().unwrap();
     let dir = ScratchDir::new("collector-config-map").unwrap();
@@ -142,17 +142,18 @@ fn the_collector_accepts_its_config_map_and_lists_the_engines_of_the_endpoint_sl
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 
     let config: Value = serde_saphyr::from_str(text).unwrap();
-    let workers: BTreeSet<String> =
-        config["pools"][0]["workers"].as_array().unwrap().iter().map(|it| text_of(&it["address"])).collect();
-    let slice = document("kubernetes/engines.yaml", "EndpointSlice", "vllm-1");
-    let port = &slice["ports"][0]["port"];
-    let endpoints: BTreeSet<String> = slice["endpoints"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| format!("{}:{port}", text_of(&it["addresses"][0])))
-        .collect();
-    assert_eq!(workers, endpoints);
+    let dns = text_of(&config["pools"][0]["discover"]["dns"]);
+    let service = document("kubernetes/engines.yaml", "Service", "vllm-workers");
+    let port = &service["spec"]["ports"][0]["port"];
+    assert_eq!(dns, format!("vllm-workers.inference.svc.cluster.local:{port}"));
+    // A name with one address, which no engine has, would not do.
+    assert_eq!(service["spec"]["clusterIP"], "None");
+    let endpoints = |name: &str| -> BTreeSet<String> {
+        let slice = document("kubernetes/engines.yaml", "EndpointSlice", name);
+        assert_eq!(&slice["ports"][0]["port"], port);
+        slice["endpoints"].as_array().unwrap().iter().map(|it| text_of(&it["addresses"][0])).collect()
+    };
+    assert_eq!(endpoints("vllm-workers-1"), endpoints("vllm-1"));
     dir.remove().unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! What is counted for each rank of each worker.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -35,6 +35,7 @@ pub(super) struct WorkerFamilies {
     health_checks: Family<OutcomeLabels, Counter>,
     healthy: Family<WorkerLabels, Gauge>,
     last_event_age: Family<WorkerLabels, Gauge<f64, AtomicU64>>,
+    silent: Family<WorkerLabels, Gauge>,
 }
 
 /// The metrics of one rank.
@@ -44,7 +45,12 @@ pub struct WorkerMetrics {
     labels: WorkerLabels,
     frames: Counter,
     last_event: Arc<LastEvent>,
+    healthy: Arc<AtomicBool>,
 }
+
+/// A worker that is healthy and has not said anything for so long since it is known is counted as silent. One that has never
+/// had a request is too: nothing else tells it from one whose events are off, or go elsewhere.
+const SILENT_AFTER: Duration = Duration::from_secs(60);
 
 /// When the last message came, in milliseconds after `epoch`; negative where none has.
 #[derive(Debug)]
@@ -113,6 +119,11 @@ impl WorkerFamilies {
             Unit::Seconds,
             all.last_event_age.clone(),
         );
+        registry.register(
+            "worker_silent",
+            "Whether a healthy worker has never sent a message, a minute and more after it is known",
+            all.silent.clone(),
+        );
         all
     }
 
@@ -121,12 +132,14 @@ impl WorkerFamilies {
         // Series that are there from the start: their absence would look like health.
         drop(self.undecodable.get_or_create(&labels));
         drop(self.connected.get_or_create(&labels));
+        drop(self.silent.get_or_create(&labels));
         for reason in Refusal::REASONS {
             drop(self.refused.get_or_create(&ReasonLabels { worker: labels.clone(), reason }));
         }
         let frames = self.frames.get_or_create_owned(&labels);
         let last_event = LastEvent { epoch: Instant::now(), millis: AtomicI64::new(-1) };
-        WorkerMetrics { families: self.clone(), labels, frames, last_event: Arc::new(last_event) }
+        let (last_event, healthy) = (Arc::new(last_event), Arc::default());
+        WorkerMetrics { families: self.clone(), labels, frames, last_event, healthy }
     }
 }
 
@@ -218,6 +231,7 @@ impl WorkerMetrics {
 
     /// It is healthy now, or no longer.
     pub fn healthy(&self, healthy: bool) {
+        self.healthy.store(healthy, Ordering::Relaxed);
         self.families.healthy.get_or_create(&self.labels).set(i64::from(healthy));
     }
 
@@ -234,6 +248,7 @@ impl WorkerMetrics {
         self.families.connected.remove(&self.labels);
         self.families.healthy.remove(&self.labels);
         self.families.last_event_age.remove(&self.labels);
+        self.families.silent.remove(&self.labels);
         for reason in Refusal::REASONS {
             self.families.refused.remove(&self.reason(reason));
         }
@@ -259,6 +274,15 @@ impl WorkerMetrics {
 
     /// Brings the ages up to now.
     pub fn refresh(&self) {
+        self.refresh_at(Instant::now());
+    }
+
+    fn refresh_at(&self, now: Instant) {
+        let known_for = now.saturating_duration_since(self.last_event.epoch);
+        let silent = self.healthy.load(Ordering::Relaxed)
+            && self.last_event.age_seconds().is_none()
+            && known_for >= SILENT_AFTER;
+        self.families.silent.get_or_create(&self.labels).set(i64::from(silent));
         if let Some(age) = self.last_event.age_seconds() {
             self.families.last_event_age.get_or_create(&self.labels).set(age);
         }
@@ -296,5 +320,37 @@ impl LastEvent {
         let last = u64::try_from(self.millis.load(Ordering::Relaxed)).ok()?;
         let last = Duration::from_millis(last);
         Some(self.epoch.elapsed().saturating_sub(last).as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[tokio::test]
+    async fn a_worker_that_serves_and_says_nothing_is_silent_until_it_says_something() {
+        let all = Metrics::new();
+        let worker = all.worker("p", "10.0.0.1:8000", 0);
+        let silent = |after: Duration| {
+            worker.refresh_at(worker.last_event.epoch + after);
+            let text = all.encode().unwrap();
+            let line =
+                text.lines().find(|line| line.starts_with("warmroute_collector_worker_silent{")).unwrap();
+            line.ends_with(" 1")
+        };
+        // Whether it serves is not known.
+        assert!(!silent(SILENT_AFTER * 2));
+        worker.healthy(true);
+        assert!(!silent(SILENT_AFTER / 2));
+        assert!(silent(SILENT_AFTER));
+        worker.healthy(false);
+        assert!(!silent(SILENT_AFTER));
+        worker.healthy(true);
+        worker.frame();
+        assert!(!silent(SILENT_AFTER * 2));
+        assert!(
+            all.encode().unwrap().contains("worker_silent{pool=\"p\",worker=\"10.0.0.1:8000\",rank=\"0\"} 0")
+        );
     }
 }
