@@ -50,6 +50,7 @@ impl OurEvent {
             }),
             Told::Removed(names) => Self::Other(Event::Removed(Removed {
                 hashes: names.iter().copied().map(EngineHash).collect(),
+                left: vec![],
                 tier,
                 group,
             })),

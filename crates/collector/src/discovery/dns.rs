@@ -38,8 +38,13 @@ impl Names {
     }
 
     /// Looks once: who is there. A name that cannot be resolved says nothing: whoever was there is so still.
+    ///
+    /// A name with addresses of both families has two for each worker: those of IPv4 count.
     async fn look(&mut self) -> io::Result<Vec<SocketAddr>> {
-        let addresses = (self.resolve)().await?;
+        let mut addresses = (self.resolve)().await?;
+        if addresses.iter().any(SocketAddr::is_ipv4) {
+            addresses.retain(SocketAddr::is_ipv4);
+        }
         self.missing.values_mut().for_each(|missing| *missing += 1);
         for address in addresses {
             self.missing.insert(address, 0);
@@ -58,12 +63,15 @@ pub(super) async fn watch(
     interval: Duration,
 ) {
     let mut failed = false;
+    let mut known = None;
     loop {
         let looked = names.look().await;
         pool.metrics().discovery("dns", looked.is_ok());
         match looked {
+            Ok(addresses) if known.as_ref() == Some(&addresses) => failed = false,
             Ok(addresses) => {
                 failed = false;
+                known = Some(addresses.clone());
                 let workers = addresses.into_iter().filter_map(|address| {
                     Discover::worker(source.as_ref(), engine, address)
                         .inspect_err(|error| warn!(worker = %address, %error, "the worker is left out"))
@@ -87,26 +95,33 @@ pub(super) async fn watch(
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn an_address_is_gone_once_two_answers_in_a_row_lack_it() {
-        let all: [SocketAddr; 3] =
-            ["10.0.0.1:80", "10.0.0.2:80", "[fd00::3]:80"].map(|text| text.parse().unwrap());
-        let [a, b, c] = all;
-        let mut answers = vec![
-            Ok(vec![b, a, b]),
-            Ok(vec![a, c]),
-            Ok(vec![a, b]),
-            Err(io::Error::other("no answer")),
-            Ok(vec![a]),
-            Ok(vec![]),
-            Ok(vec![]),
-        ]
-        .into_iter();
+    /// A name that has these answers, one after the other.
+    fn answering(
+        answers: impl IntoIterator<Item = io::Result<Vec<SocketAddr>>, IntoIter: Send + 'static>,
+    ) -> Names {
+        let mut answers = answers.into_iter();
         let resolve = move || -> Resolving {
             let answer = answers.next().unwrap();
             Box::pin(async { answer })
         };
-        let mut names = Names { resolve: Box::new(resolve), missing: BTreeMap::new() };
+        Names { resolve: Box::new(resolve), missing: BTreeMap::new() }
+    }
+
+    #[tokio::test]
+    async fn of_two_addresses_of_a_worker_one_counts() {
+        let [four, six]: [SocketAddr; 2] = ["10.0.0.1:80", "[fd00::1]:80"].map(|text| text.parse().unwrap());
+        let mut names = answering([Ok(vec![six, four])]);
+        assert_eq!(names.look().await.unwrap(), [four]);
+        let mut only_six = answering([Ok(vec![six])]);
+        assert_eq!(only_six.look().await.unwrap(), [six]);
+    }
+
+    #[tokio::test]
+    async fn an_address_is_gone_once_two_answers_in_a_row_lack_it() {
+        let [a, b, c]: [SocketAddr; 3] =
+            ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"].map(|text| text.parse().unwrap());
+        let answers = [Ok(vec![b, a, b]), Ok(vec![a, c]), Ok(vec![a, b]), Err(io::Error::other("no answer"))];
+        let mut names = answering(answers.into_iter().chain([Ok(vec![a]), Ok(vec![]), Ok(vec![])]));
         assert_eq!(names.look().await.unwrap(), [a, b]);
         assert_eq!(names.look().await.unwrap(), [a, b, c]);
         assert_eq!(names.look().await.unwrap(), [a, b, c]);

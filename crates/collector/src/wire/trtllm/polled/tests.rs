@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use warmroute_index::{Index, Options, WorkerIdentity};
 use warmroute_routing::page::{Generation, PageBits};
@@ -212,4 +213,56 @@ fn an_event_that_cannot_be_read_costs_itself() {
     let batch = read(&mut reader, &json!({"data": {"type": "of tomorrow", "blocks": 7}}));
     assert_eq!(batch.skipped, [Skipped::UnknownType]);
     assert!(read(&mut reader, &store(None, &[])).is_empty());
+}
+
+/// Any JSON that looks a little like events.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!(null)),
+        any::<u64>().prop_map(|number| json!(number)),
+        (0..9_u32).prop_map(|number| json!(number)),
+        prop::sample::select(vec!["stored", "removed", "updated", "created", "ff", ""])
+            .prop_map(|text| json!(text)),
+    ];
+    leaf.prop_recursive(5, 40, 4, |inner| {
+        let names = vec![
+            "type",
+            "data",
+            "blocks",
+            "block_hash",
+            "block_hashes",
+            "parent_hash",
+            "tokens",
+            "token_id",
+            "token_extra_id",
+            "cache_level",
+            "new_value",
+            "mm_keys",
+            "cache_salt",
+            "lora_id",
+            "window_size",
+            "event_id",
+        ];
+        let field = (prop::sample::select(names), inner.clone());
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            prop::collection::vec(field, 0..6).prop_map(|fields| Value::Object(
+                fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+            )),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_an_engine_answers_costs_no_more_than_itself(events in prop::collection::vec(any_json(), 0..6)) {
+        let answer = Bytes::from(json!(events).to_string());
+        prop_assert_eq!(split(&answer).unwrap().len(), events.len());
+        let mut reader = Reader::new(2);
+        events.iter().for_each(|event| drop(read(&mut reader, event)));
+        let after = read(&mut reader, &json!({"data": {"type": "stored", "blocks": [block(7, &[1, 2])]}}));
+        prop_assert_eq!(after.events.len(), 1);
+    }
 }
