@@ -4,7 +4,7 @@
 //! {"event_id": 7, "attention_dp_rank": 1, "window_size": 32768, "data": {"type": "stored", ..}}
 //! ```
 //!
-//! Each rank numbers its events from 0; the numbers tell what is lost, so they are read first ([`split`]) and the events
+//! Each rank numbers its events from 0; the numbers tell what is lost, so they are read first ([`split()`]) and the events
 //! one by one, in order ([`Reader`]). What they mean:
 //!
 //! * A model with several attention windows tells each window's blocks apart by `window_size`. Only those of the largest
