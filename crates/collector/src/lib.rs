@@ -10,6 +10,7 @@
 //! * [`health`] asks each worker whether it serves.
 //! * [`pool`] owns the index over the caches of the workers that serve the same model.
 //! * [`feed`] answers the publishers in the Envoys.
+//! * [`fleet`] tells each of them what all others have in flight.
 //! * [`server`] puts it behind HTTP, with health and [`metrics`]; [`config`] says what there is.
 //! * [`inspect`] is what people may ask of a pool.
 //! * [`replay`] feeds recordings through the same decoding and index.
@@ -19,6 +20,7 @@ pub mod config;
 pub mod discovery;
 pub mod engine;
 pub mod feed;
+pub mod fleet;
 pub mod health;
 mod http;
 pub mod inspect;

@@ -18,7 +18,7 @@ impl<'a> Reader<'a> {
         Some(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk::<N>()?;
         self.rest = rest;
         Some(*head)
@@ -40,6 +40,21 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// A number of seven bits in a byte, lowest first, the high bit set in all bytes but the last. One that is longer than it
+    /// has to be is read all the same; one that does not fit is `None`.
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7F);
+            number |= bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits)?;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
     /// A text of at most 255 bytes, its length in one byte before it.
     pub(crate) fn short_text(&mut self) -> Option<&'a str> {
         let len = usize::from(self.u8()?);
@@ -55,6 +70,15 @@ impl<'a> Reader<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
+}
+
+/// Writes a number as [`Reader::varint`] reads it.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }
 
 /// Writes a text of at most 255 bytes, its length in one byte before it. A longer one is cut at a character's end.

@@ -15,6 +15,7 @@ mod bytes;
 pub mod choose;
 pub mod feed;
 pub mod hash;
+pub mod loads;
 pub mod lookup;
 pub mod page;
 pub mod pool;

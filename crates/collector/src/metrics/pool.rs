@@ -28,6 +28,8 @@ pub(super) struct PoolFamilies {
     feed_answers: Family<PoolResultLabels, Counter>,
     feed_bytes: Family<PoolLabels, Counter>,
     feed_pages: Family<PoolLabels, Counter>,
+    load_reports: Family<PoolResultLabels, Counter>,
+    proxies: Family<PoolLabels, Gauge>,
 }
 
 /// The metrics of one pool.
@@ -83,6 +85,12 @@ impl PoolFamilies {
         registry.register("feed_answers", "Answers of the feed, by result", all.feed_answers.clone());
         registry.register("feed_bytes", "Bytes of the feed's answers", all.feed_bytes.clone());
         registry.register("feed_pages", "Pages in the feed's answers", all.feed_pages.clone());
+        registry.register(
+            "load_reports",
+            "Proxies' reports of what they have in flight, by result",
+            all.load_reports.clone(),
+        );
+        registry.register("proxies", "Proxies that report what they have in flight", all.proxies.clone());
         all
     }
 
@@ -135,6 +143,7 @@ impl PoolMetrics {
             &all.workers_known,
             &all.workers_up,
             &all.ready,
+            &all.proxies,
         ] {
             family.remove(&self.labels);
         }
@@ -150,6 +159,18 @@ impl PoolMetrics {
         let outcome = if is_ok { "ok" } else { "failed" };
         let labels = DiscoveryLabels { pool: self.labels.pool.clone(), source, outcome };
         self.families.discovery.get_or_create(&labels).inc();
+    }
+
+    /// So many proxies report.
+    pub fn proxies(&self, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.families.proxies.get_or_create(&self.labels).set(count);
+    }
+
+    /// A proxy has reported.
+    pub fn load_report(&self, result: &'static str) {
+        let labels = PoolResultLabels { pool: self.labels.pool.clone(), result };
+        self.families.load_reports.get_or_create(&labels).inc();
     }
 
     /// The feed answered with so many pages and bytes.

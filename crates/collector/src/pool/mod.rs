@@ -30,6 +30,7 @@ pub(crate) use self::roll::{MAX_RANKS, Roll};
 use crate::config::{PoolConfig, WorkerConfig};
 use crate::engine::{News, Update};
 use crate::feed::Answer;
+use crate::fleet::Fleet;
 use crate::inspect::{ByTier, Explanation, PoolReport, Question, WorkerReport};
 use crate::metrics::{Metrics, PoolMetrics, WorkerMetrics};
 
@@ -48,6 +49,7 @@ pub struct Pool {
     view: watch::Receiver<View>,
     asks: mpsc::Sender<Ask>,
     metrics: PoolMetrics,
+    fleet: Fleet,
     crew: Arc<Mutex<Crew>>,
     /// Held while the workers change.
     roll: Arc<tokio::sync::Mutex<Roll>>,
@@ -113,6 +115,8 @@ impl Pool {
         let joining = std::mem::take(&mut change.joining);
         let owner = Owner::new(config, ready_timeout, inbox, asked, pool_metrics.clone(), joining);
         let view = owner.view();
+        // A generation's number is larger than any of an earlier life.
+        let fleet = Fleet::new(view.borrow().generation.0);
         tasks.spawn(owner.run());
         crew.start(&change);
         Self {
@@ -120,6 +124,7 @@ impl Pool {
             view,
             asks,
             metrics: pool_metrics,
+            fleet,
             crew: Arc::new(Mutex::new(crew)),
             unknown: Arc::new(watch::Sender::new(Some(roll.unknown()))),
             roll: Arc::new(tokio::sync::Mutex::new(roll)),
@@ -210,6 +215,11 @@ impl Pool {
         &self.metrics
     }
 
+    /// What all proxies have in flight at its workers.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
     /// Answers a publisher's request from the index as it is now.
     ///
     /// # Errors
@@ -289,6 +299,7 @@ impl Pool {
     pub async fn refresh_metrics(&self) -> Result<(), PoolEnded> {
         let stats = self.ask(Ask::Stats).await?;
         self.metrics.refresh(&stats);
+        self.metrics.proxies(self.fleet.proxies());
         self.crew().metrics().for_each(WorkerMetrics::refresh);
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod admin;
 mod feed;
 mod health;
+mod load;
 mod metrics;
 mod pools;
 
@@ -115,6 +116,7 @@ impl Server {
 fn router(state: AppState) -> Router {
     Router::new()
         .route("/v1/pools/{pool}/feed", get(feed::feed))
+        .route("/v1/pools/{pool}/load", post(load::load).layer(DefaultBodyLimit::max(load::MAX_BYTES)))
         .route("/v1/pools/{pool}/workers", get(admin::workers))
         .route(
             "/v1/pools/{pool}/explain",
