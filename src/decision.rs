@@ -109,6 +109,8 @@ pub struct Fallback {
 pub struct LookupFigures {
     /// Full blocks of the prompt; if it was decided before its end, as many as were expected.
     pub prompt_blocks: u32,
+    /// Its tokens, likewise.
+    pub prompt_tokens: u64,
     /// Whether the prompt was there to its end. If not, a worker may hold more of it than was seen.
     pub whole: bool,
     /// Pages that were read.

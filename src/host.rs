@@ -142,4 +142,7 @@ pub struct CallAnswer {
 pub trait CallHost: Host {
     /// Sends a GET request. Its answer comes in a callback of its own.
     fn get(&self, call: &Call<'_>) -> Option<CallId>;
+
+    /// Sends a POST request with a body of bytes. Its answer comes likewise.
+    fn post(&self, call: &Call<'_>, body: &[u8]) -> Option<CallId>;
 }

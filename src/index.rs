@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 
-use warmroute_routing::choose::Candidate;
+use warmroute_routing::choose::{Candidate, Load};
+use warmroute_routing::loads::WorkerKey;
 use warmroute_routing::lookup::{IndexShape, PageStore};
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 use crate::decision::Reason;
 use crate::failures::Failures;
+use crate::fleet::Fleet;
 use crate::host::Host;
 use crate::ledger::{Ledger, Place};
 use crate::shared::{KeySet, PoolKeys, Published};
@@ -31,8 +33,19 @@ pub struct IndexReader {
 pub struct PoolView {
     /// The pool.
     pub pool: Pool,
-    /// The place in the ledger of each of the pool's workers, in their order.
-    places: Vec<Place>,
+    /// The places in the ledger of each of the pool's workers, in their order.
+    places: Vec<Places>,
+}
+
+/// A worker's places in the ledger.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    /// Its own.
+    own: Place,
+    /// That of its endpoint's requests that name no rank.
+    unnamed: Place,
+    /// How many ranks share those.
+    ranks: u32,
 }
 
 /// The index at one moment: a pool and the set of keys that its pages are in.
@@ -118,7 +131,7 @@ impl IndexReader {
             return Some(Rc::clone(view));
         }
         let pool = published.decode_pool().ok()?;
-        let places = pool.workers.iter().map(|worker| ledger.place(worker.address)).collect();
+        let places = pool.workers.iter().map(|worker| Places::of(worker, &pool, ledger)).collect();
         let view = Rc::new(PoolView { pool, places });
         self.pool_bytes.clear();
         self.pool_bytes.extend_from_slice(published.pool);
@@ -136,19 +149,42 @@ impl IndexReader {
 
 impl PoolView {
     /// The workers that may be chosen now, ascending by slot, with what they have in hand.
-    pub fn candidates(&self, ledger: &Ledger, failures: &Failures, now_us: u64) -> Vec<Candidate> {
+    pub fn candidates(
+        &self,
+        ledger: &Ledger,
+        fleet: &Fleet,
+        failures: &Failures,
+        now_us: u64,
+    ) -> Vec<Candidate> {
+        let load = |places: &Places| places.load(|place| ledger.load(place).plus(fleet.load(place)));
         let may_serve =
             |worker: &Worker| worker.state == WorkerState::Up && !failures.leaves_out(worker.address, now_us);
         let workers = self.pool.workers.iter().zip(&self.places);
         workers
             .filter(|(worker, _)| may_serve(worker))
-            .map(|(worker, place)| Candidate { slot: worker.slot, load: ledger.load(*place) })
+            .map(|(worker, places)| Candidate { slot: worker.slot, load: load(places) })
             .collect()
     }
 
     /// The shape of the pool's index.
     pub fn shape(&self) -> IndexShape {
         IndexShape { generation: self.pool.generation, page_bits: self.pool.page_bits }
+    }
+}
+
+// === impl Places ===
+
+impl Places {
+    fn of(worker: &Worker, pool: &Pool, ledger: &mut Ledger) -> Self {
+        let place = |rank| WorkerKey { address: worker.address, rank };
+        let (own, unnamed) = (ledger.place(place(Some(worker.rank))), ledger.place(place(None)));
+        let ranks = pool.workers.iter().filter(|other| other.address == worker.address).count();
+        Self { own, unnamed, ranks: u32::try_from(ranks).unwrap_or(u32::MAX) }
+    }
+
+    /// The worker's load, and its share of what went to its endpoint without a rank.
+    fn load(&self, at: impl Fn(Place) -> Load) -> Load {
+        at(self.own).plus(at(self.unnamed).part(1, self.ranks))
     }
 }
 
@@ -255,10 +291,10 @@ mod tests {
         publish(&host, 5);
         let view = reader.snapshot(&host, &mut ledger, 10, MAX_AGE).unwrap().view;
         let mut failures = Failures::default();
-        let candidates = view.candidates(&ledger, &failures, 10);
+        let candidates = view.candidates(&ledger, &Fleet::new("p"), &failures, 10);
         let slots: Vec<_> = candidates.iter().map(|candidate| candidate.slot.number()).collect();
         assert_eq!(slots, [0]);
         failures.failed(([127, 0, 0, 1], 8001).into(), 10);
-        assert!(view.candidates(&ledger, &failures, 10).is_empty());
+        assert!(view.candidates(&ledger, &Fleet::new("p"), &failures, 10).is_empty());
     }
 }

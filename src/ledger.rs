@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use warmroute_routing::choose::Load;
+use warmroute_routing::loads::WorkerKey;
 
 use crate::host::{Host, WriteIf};
 use crate::shared::{LOAD_KEY, LoadBook, LoadRow, ROW_LIFE_US};
@@ -18,12 +19,12 @@ const BETWEEN_WRITES_US: u64 = 1_000;
 /// Attempts at a write that another VM's comes before.
 const ATTEMPTS: u32 = 3;
 
-/// The load by endpoint. An endpoint keeps its place for good: there are as many as the pools have had workers.
+/// The load by worker. A worker keeps its place for good: there are as many as the pools have had workers.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// This VM's random number.
     vm: u64,
-    places: HashMap<SocketAddr, usize>,
+    places: HashMap<WorkerKey, usize>,
     /// What this VM has sent.
     loads: Vec<Load>,
     /// What the others have sent, by the same places.
@@ -35,11 +36,11 @@ pub struct Ledger {
     written_at_us: u64,
 }
 
-/// An endpoint's place in the ledger.
+/// A worker's place in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(usize);
 
-/// A request that is booked to an endpoint until it is released.
+/// A request that is booked to a worker until it is released.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a booking that is not released stays in the books"]
 pub struct Booking {
@@ -64,20 +65,26 @@ impl Ledger {
         Self { vm, ..Self::default() }
     }
 
-    /// The place of an endpoint; a new endpoint gets one.
-    pub fn place(&mut self, address: SocketAddr) -> Place {
+    /// The place of a worker; a new worker gets one.
+    pub fn place(&mut self, worker: WorkerKey) -> Place {
         let (loads, others) = (&mut self.loads, &mut self.others);
-        Place(*self.places.entry(address).or_insert_with(|| {
+        Place(*self.places.entry(worker).or_insert_with(|| {
             loads.push(Load::default());
             others.push(Load::default());
             loads.len() - 1
         }))
     }
 
-    /// What the endpoint has in hand of this VM's requests, and of all others' that it knows of.
+    /// What the worker has in hand of this VM's requests, and of all others' that it knows of.
     pub fn load(&self, place: Place) -> Load {
         let part = |loads: &[Load]| loads.get(place.0).copied().unwrap_or_default();
-        sum(part(&self.loads), part(&self.others))
+        part(&self.loads).plus(part(&self.others))
+    }
+
+    /// What all ranks at an address have in hand of this VM's requests, and of all others' that it knows of.
+    pub fn endpoint(&self, address: SocketAddr) -> Load {
+        let there = self.places.iter().filter(|(worker, _)| worker.address == address);
+        there.fold(Load::default(), |sum, (_, place)| sum.plus(self.load(Place(*place))))
     }
 
     /// Reads what the other VMs have in flight.
@@ -88,10 +95,10 @@ impl Ledger {
         }
         self.others_of = Some(value.cas);
         self.others.fill(Load::default());
-        for (address, load) in LoadBook::decode(&value.bytes).others(self.vm, now_us) {
-            let Place(place) = self.place(*address);
+        for (worker, load) in LoadBook::decode(&value.bytes).others(self.vm, now_us) {
+            let Place(place) = self.place(*worker);
             if let Some(known) = self.others.get_mut(place) {
-                *known = sum(*known, *load);
+                *known = known.plus(*load);
             }
         }
     }
@@ -117,19 +124,17 @@ impl Ledger {
         }
     }
 
-    fn busy(&self) -> Vec<(SocketAddr, Load)> {
+    fn busy(&self) -> Vec<(WorkerKey, Load)> {
         let load = |place: &usize| self.loads.get(*place).copied().unwrap_or_default();
-        let all = self.places.iter().map(|(address, place)| (*address, load(place)));
+        let all = self.places.iter().map(|(worker, place)| (*worker, load(place)));
         all.filter(|(_, load)| *load != Load::default()).collect()
     }
 
-    /// Books a request to an endpoint.
+    /// Books a request to a worker.
     pub fn book(&mut self, place: Place, work: Work) -> Booking {
         self.changed = true;
         if let Some(load) = self.loads.get_mut(place.0) {
-            load.requests = load.requests.saturating_add(1);
-            load.prefill_tokens = load.prefill_tokens.saturating_add(work.prefill_tokens);
-            load.blocks = load.blocks.saturating_add(work.blocks);
+            *load = load.plus(work.load());
         }
         Booking { place, work }
     }
@@ -158,18 +163,26 @@ impl Ledger {
         let Booking { place, work } = booking;
         self.changed = true;
         if let Some(load) = self.loads.get_mut(place.0) {
-            load.requests = load.requests.saturating_sub(1);
-            load.prefill_tokens = load.prefill_tokens.saturating_sub(work.prefill_tokens);
-            load.blocks = load.blocks.saturating_sub(work.blocks);
+            *load = load.minus(work.load());
         }
     }
 }
 
-fn sum(a: Load, b: Load) -> Load {
-    Load {
-        requests: a.requests.saturating_add(b.requests),
-        prefill_tokens: a.prefill_tokens.saturating_add(b.prefill_tokens),
-        blocks: a.blocks.saturating_add(b.blocks),
+// === impl Place ===
+
+impl Place {
+    /// Its number: places are counted from 0 up.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    /// The load that one request with this work is.
+    fn load(self) -> Load {
+        Load { requests: 1, prefill_tokens: self.prefill_tokens, blocks: self.blocks }
     }
 }
 
@@ -178,15 +191,15 @@ mod tests {
     use super::*;
     use crate::host::fake::FakeHost;
 
-    fn address(port: u16) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], port))
+    fn worker(port: u16) -> WorkerKey {
+        WorkerKey { address: ([127, 0, 0, 1], port).into(), rank: Some(0) }
     }
 
     #[test]
     fn books_and_releases_exactly() {
         let mut ledger = Ledger::default();
-        let (a, b) = (ledger.place(address(1)), ledger.place(address(2)));
-        assert_eq!(ledger.place(address(1)), a);
+        let (a, b) = (ledger.place(worker(1)), ledger.place(worker(2)));
+        assert_eq!(ledger.place(worker(1)), a);
         let mut first = ledger.book(a, Work { prefill_tokens: 100, blocks: 9 });
         let second = ledger.book(a, Work { prefill_tokens: 30, blocks: 2 });
         assert_eq!(ledger.load(a), Load { requests: 2, prefill_tokens: 130, blocks: 11 });
@@ -210,7 +223,7 @@ mod tests {
     fn what_one_vm_sends_the_others_know_until_it_is_over() {
         let host = FakeHost::default();
         let (mut one, mut two) = (Ledger::new(1), Ledger::new(2));
-        let (at_one, at_two) = (one.place(address(1)), two.place(address(1)));
+        let (at_one, at_two) = (one.place(worker(1)), two.place(worker(1)));
         let booking = one.book(at_one, WORK);
         one.write(&host, SECOND);
         two.read_others(&host, SECOND);
@@ -229,7 +242,7 @@ mod tests {
     fn writes_are_few_but_the_last_state_is_written() {
         let host = FakeHost::default();
         let mut ledger = Ledger::new(1);
-        let place = ledger.place(address(1));
+        let place = ledger.place(worker(1));
         let writes = |host: &FakeHost| host.shared(LOAD_KEY).map_or(0, |value| value.cas);
         for now_us in 0..500 {
             let booking = ledger.book(place, WORK);
@@ -248,7 +261,7 @@ mod tests {
     fn a_long_request_stays_in_the_books_as_long_as_its_vm_lives() {
         let host = FakeHost::default();
         let (mut one, mut two) = (Ledger::new(1), Ledger::new(2));
-        let (at_one, at_two) = (one.place(address(1)), two.place(address(1)));
+        let (at_one, at_two) = (one.place(worker(1)), two.place(worker(1)));
         let _long = one.book(at_one, WORK);
         for now_s in 1..600 {
             one.write(&host, now_s * SECOND);
@@ -268,7 +281,7 @@ mod tests {
     fn a_write_that_loses_its_race_is_tried_again() {
         let host = FakeHost::default();
         let mut ledger = Ledger::new(1);
-        let place = ledger.place(address(1));
+        let place = ledger.place(worker(1));
         let _booking = ledger.book(place, WORK);
         host.lose_next_write();
         ledger.write(&host, SECOND);

@@ -17,6 +17,7 @@
 pub mod config;
 pub mod decision;
 pub mod failures;
+pub mod fleet;
 pub mod host;
 pub mod index;
 pub mod ledger;

@@ -23,7 +23,7 @@ pub struct PublisherConfig {
     pub authority: String,
     /// How long the collector may hold an answer open, in milliseconds: 100 to 60,000.
     pub long_poll_ms: u64,
-    /// How often the publisher looks at its lease and its requests, in milliseconds: 10 to 5,000.
+    /// How often the publisher looks at its lease, its requests and its proxy's load, in milliseconds: 10 to 5,000.
     pub tick_ms: u64,
     /// The most pages' bytes in one answer: 4,096 to 8,388,608.
     pub max_answer_bytes: usize,
@@ -53,7 +53,7 @@ fn read(field: &Field<'_>) -> Result<PublisherConfig, ConfigError> {
         cluster,
         authority,
         long_poll_ms: fields.number("long_poll_ms", 100..=60_000, 10_000)?,
-        tick_ms: fields.number("tick_ms", 10..=5_000, 100)?,
+        tick_ms: fields.number("tick_ms", 10..=5_000, 25)?,
         max_answer_bytes: fields.number("max_answer_bytes", 4_096..=8_388_608, 65_536)?,
         lease_ms: fields.number("lease_ms", 500..=60_000, 3_000)?,
     };

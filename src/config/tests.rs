@@ -117,7 +117,7 @@ fn the_publisher_role_is_taken() {
         cluster: "wc".into(),
         authority: "wc".into(),
         long_poll_ms: 10_000,
-        tick_ms: 100,
+        tick_ms: 25,
         max_answer_bytes: 65_536,
         lease_ms: 3_000,
     };

@@ -11,6 +11,7 @@ use warmroute_routing::pool::Pool;
 
 use super::{Basis, Decision, Fallback, LookupFigures, Reason, Route};
 use crate::failures::Failures;
+use crate::fleet::Fleet;
 use crate::host::Host;
 use crate::index::{IndexReader, PoolView, Snapshot};
 use crate::ledger::Ledger;
@@ -27,6 +28,8 @@ pub struct Surroundings<'a, H> {
     pub index: &'a mut IndexReader,
     /// What the workers have in hand.
     pub ledger: &'a mut Ledger,
+    /// What they have in hand of other proxies' requests.
+    pub fleet: &'a Fleet,
     /// The workers that have just failed.
     pub failures: &'a Failures,
     /// What was just routed, where that counts. Then a prompt that nobody holds goes by load, and is remembered.
@@ -159,6 +162,7 @@ impl Inquiry {
             best.map_or((0, 0), |best| published_blocks(around, &snapshot, best, asked));
         let lookup = LookupFigures {
             prompt_blocks: question.prompt.blocks,
+            prompt_tokens: question.prompt.tokens,
             whole: asked.whole,
             reads: selection.reads + more_reads,
             index_age_us: snapshot.age_us,
@@ -182,7 +186,7 @@ impl Inquiry {
         around: &Surroundings<'_, H>,
         view: &PoolView,
     ) -> Result<Vec<Candidate>, Reason> {
-        let mut candidates = view.candidates(around.ledger, around.failures, around.now_us);
+        let mut candidates = view.candidates(around.ledger, around.fleet, around.failures, around.now_us);
         if candidates.is_empty() {
             return Err(Reason::NoWorkers);
         }

@@ -4,11 +4,13 @@ use proptest::prelude::*;
 use warmroute_routing::Tier;
 use warmroute_routing::choose::{Rule, Weighed};
 use warmroute_routing::hash::{Namespace, sequence_hashes};
+use warmroute_routing::loads::WorkerKey;
 use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWriter, Slot};
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 use super::*;
 use crate::failures::Failures;
+use crate::fleet::Fleet;
 use crate::host::fake::FakeHost;
 use crate::ledger::Work;
 use crate::sessions::Sessions;
@@ -58,6 +60,7 @@ fn decide(host: &FakeHost, tokens: &[u32], namespace: Namespace, now_us: u64) ->
         host,
         index: &mut index,
         ledger: &mut ledger,
+        fleet: &Fleet::new("p"),
         failures: &Failures::default(),
         recent: None,
         trust: &Trust::default(),
@@ -147,7 +150,7 @@ proptest! {
         let mut counts = vec![0; workers];
         for tie in 0..60 {
             let (host, index, ledger) = (&host, &mut index, &mut ledger);
-            let mut around = Surroundings { host, index, ledger, failures: &Failures::default(), recent: None, trust: &Trust::default(), sessions: &mut Sessions::new("p", 1_000_000), rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
+            let mut around = Surroundings { host, index, ledger, fleet: &Fleet::new("p"), failures: &Failures::default(), recent: None, trust: &Trust::default(), sessions: &mut Sessions::new("p", 1_000_000), rule: &Rule::default(), bounds: BOUNDS, now_us: 0 };
             let decision = Inquiry::new(tie, Wishes::default()).advance(&mut around, &asked).unwrap();
             let Decision::Route(route) = decision else { panic!("not routed") };
             counts[usize::from(route.destinations[0].port() - 8000)] += 1;
@@ -163,6 +166,7 @@ fn ask(inquiry: &mut Inquiry, host: &FakeHost, tokens: &[u32], known: usize) -> 
         host,
         index: &mut index,
         ledger: &mut ledger,
+        fleet: &Fleet::new("p"),
         failures: &Failures::default(),
         recent: None,
         trust: &Trust::default(),
@@ -212,7 +216,7 @@ fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothin
     let (mut index, mut ledger) = (IndexReader::new("p"), Ledger::default());
     let hashes = sequence_hashes(&tokens, 4, Namespace::default());
     let asked = Asked { hashes: &hashes, block_size: 4, tokens: 40, whole: true, last: true };
-    let busy = ledger.place(address(0));
+    let busy = ledger.place(WorkerKey { address: address(0), rank: Some(0) });
     let _under_way = ledger.book(busy, Work { prefill_tokens: 400, blocks: 100 });
     let mut first = |rule: &Rule| {
         let (index, ledger, failures) = (&mut index, &mut ledger, &Failures::default());
@@ -220,6 +224,7 @@ fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothin
             host: &host,
             index,
             ledger,
+            fleet: &Fleet::new("p"),
             failures,
             recent: None,
             trust: &Trust::default(),

@@ -1,7 +1,7 @@
 //! A proxy in a test: shared data with Envoy's rules, a clock that stands still, headers and a body.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Call, CallHost, CallId, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue, WriteIf,
@@ -30,10 +30,13 @@ pub struct FakeHost {
     pub upstream: RefCell<Option<String>>,
     /// The response's headers.
     pub response_headers: RefCell<BTreeMap<String, String>>,
-    /// The metrics by name: the sum of what was added or recorded, and how often.
+    /// The metrics by name: the sum of what was added or recorded, or what a gauge was last set to, and how often.
     pub metrics: RefCell<Vec<(String, u64, u64)>>,
+    gauges: RefCell<BTreeSet<u32>>,
     /// The paths of the calls that were made.
     pub calls: RefCell<Vec<String>>,
+    /// The bodies of the POST requests that were made. They are numbered from a million up.
+    pub posts: RefCell<Vec<Vec<u8>>>,
     /// Whether calls are refused.
     pub refuse_calls: Cell<bool>,
     /// The log.
@@ -72,7 +75,7 @@ impl FakeHost {
 
     fn give(&self, metric: MetricId, amount: u64) {
         if let Some((_, sum, times)) = self.metrics.borrow_mut().get_mut(metric.0 as usize) {
-            *sum += amount;
+            *sum = if self.gauges.borrow().contains(&metric.0) { amount } else { *sum + amount };
             *times += 1;
         }
     }
@@ -103,13 +106,16 @@ impl Host for FakeHost {
         Ok(())
     }
 
-    fn define_metric(&self, _kind: MetricKind, name: &str) -> Option<MetricId> {
+    fn define_metric(&self, kind: MetricKind, name: &str) -> Option<MetricId> {
         let mut metrics = self.metrics.borrow_mut();
         let known = metrics.iter().position(|(known, ..)| known == name);
         let id = known.unwrap_or_else(|| {
             metrics.push((name.to_owned(), 0, 0));
             metrics.len() - 1
         });
+        if kind == MetricKind::Gauge {
+            self.gauges.borrow_mut().insert(id as u32);
+        }
         Some(MetricId(id as u32))
     }
 
@@ -175,5 +181,13 @@ impl CallHost for FakeHost {
         }
         self.calls.borrow_mut().push(call.path.to_owned());
         Some(CallId(self.calls.borrow().len() as u32))
+    }
+
+    fn post(&self, _call: &Call<'_>, body: &[u8]) -> Option<CallId> {
+        if self.refuse_calls.get() {
+            return None;
+        }
+        self.posts.borrow_mut().push(body.to_vec());
+        Some(CallId(1_000_000 + self.posts.borrow().len() as u32))
     }
 }

@@ -108,10 +108,18 @@ impl RequestHost for Envoy {
 
 impl CallHost for Envoy {
     fn get(&self, call: &Call<'_>) -> Option<CallId> {
-        let headers = vec![(":method", "GET"), (":path", call.path), (":authority", call.authority)];
-        let timeout = Duration::from_millis(call.timeout_ms);
-        hostcalls::dispatch_http_call(call.cluster, headers, None, vec![], timeout).ok().map(CallId)
+        dispatch(call, "GET", None)
     }
+
+    fn post(&self, call: &Call<'_>, body: &[u8]) -> Option<CallId> {
+        dispatch(call, "POST", Some(body))
+    }
+}
+
+fn dispatch(call: &Call<'_>, method: &str, body: Option<&[u8]>) -> Option<CallId> {
+    let headers = vec![(":method", method), (":path", call.path), (":authority", call.authority)];
+    let timeout = Duration::from_millis(call.timeout_ms);
+    hostcalls::dispatch_http_call(call.cluster, headers, body, vec![], timeout).ok().map(CallId)
 }
 
 /// The status of the answer to a call, while its callback runs.

@@ -16,7 +16,7 @@ use crate::host::CallId;
 use crate::request::Filter;
 
 /// How often the filter looks after its requests where there is no publisher's tick, in milliseconds.
-const TICK_MS: u64 = 100;
+const TICK_MS: u64 = 25;
 
 /// A root context. It has nothing until Envoy gives it its configuration.
 #[derive(Default)]

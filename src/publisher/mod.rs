@@ -11,6 +11,8 @@
 //! answer:  write pages --> write the published pool, last --> ask again
 //! ```
 
+mod gauges;
+mod loads;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,7 @@ use crate::config::PublisherConfig;
 use crate::host::{Call, CallAnswer, CallHost, CallId, Host, Level};
 use crate::metrics::{PublisherMetrics, add};
 use crate::shared::{Claim, Seniority};
+use loads::LoadExchange;
 use store::{Store, StoreError};
 
 /// How long a callout may take beyond the long poll, in milliseconds: the collector's own time, and the way.
@@ -47,6 +50,7 @@ pub struct Publisher {
     claim: Claim,
     metrics: PublisherMetrics,
     store: Store,
+    loads: LoadExchange,
     state: State,
     /// Failures in a row.
     failures: u32,
@@ -78,6 +82,7 @@ impl Publisher {
             claim: Claim { owner, seniority, lease_us: config.lease_ms.saturating_mul(1000) },
             metrics: PublisherMetrics::define(host, pool),
             store: Store::new(pool),
+            loads: LoadExchange::new(pool, owner),
             pool: pool.to_owned(),
             config: config.clone(),
             state: State::StandBy,
@@ -103,13 +108,17 @@ impl Publisher {
             State::Due(_) | State::Asked(..) => {}
         }
         self.store.tidy(host);
+        self.loads.tick(host, &self.config);
     }
 
     /// Takes in the answer to a call, if it is one of this publisher's.
     pub fn answered(&mut self, host: &impl CallHost, call: CallId, answer: &CallAnswer) {
         match self.state {
             State::Asked(asked, _) if asked == call => {}
-            _ => return,
+            _ => {
+                self.loads.answered(host, &self.config, call, answer);
+                return;
+            }
         }
         match answer.status {
             Some(200) => self.take_in(host, &answer.body),
@@ -123,6 +132,7 @@ impl Publisher {
             host.log(Level::Info, &format!("pool {}: another publisher has taken over", self.pool));
             self.state = State::StandBy;
         }
+        self.loads.stand_by();
     }
 
     fn take_over(&mut self, host: &impl CallHost) {

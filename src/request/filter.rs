@@ -12,6 +12,7 @@ use super::{Exchange, Waiting};
 use crate::config::{FilterConfig, Mode, Pool};
 use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
 use crate::failures::Failures;
+use crate::fleet::Fleet;
 use crate::host::{Host, Level, RequestHost};
 use crate::index::{IndexReader, PoolView};
 use crate::ledger::Ledger;
@@ -51,6 +52,8 @@ struct PoolState {
     /// What was just routed, where that counts.
     recent: Option<RecentRoutes>,
     sessions: Sessions,
+    /// What other proxies have in flight.
+    fleet: Fleet,
     rule: Rule,
     metrics: RequestMetrics,
 }
@@ -67,6 +70,7 @@ impl Filter {
             index: IndexReader::new(&pool.name),
             recent: recent(&pool.name),
             sessions: Sessions::new(&pool.name, session_ttl_us),
+            fleet: Fleet::new(&pool.name),
             rule: pool.policy,
             metrics: RequestMetrics::define(host, &pool.name),
         };
@@ -126,12 +130,12 @@ impl Filter {
         let (bounds, steers) = (self.bounds(), self.steers());
         let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
         let (index, ledger, failures) = (&mut state.index, &mut self.ledger, &self.failures);
-        let rule = &state.rule;
         ledger.read_others(host, now_us);
-        let recent = state.recent.as_mut();
+        state.fleet.read(host, ledger, now_us);
+        let (fleet, rule, recent) = (&state.fleet, &state.rule, state.recent.as_mut());
         let (sessions, trust) = (&mut state.sessions, &self.trust);
         let mut around =
-            Surroundings { host, index, ledger, failures, recent, sessions, trust, rule, bounds, now_us };
+            Surroundings { host, index, ledger, fleet, failures, recent, sessions, trust, rule, bounds, now_us };
         let decision = inquiry.advance(&mut around, asked);
         let Some(Decision::Route(route)) = decision.as_ref().filter(|_| steers) else { return decision };
         if let (Some(session), Some(worker)) = (inquiry.session(), route.destinations.first()) {
@@ -231,9 +235,8 @@ impl Filter {
         }
     }
 
-    /// What the endpoint at an address has in hand, for tests and reports.
-    pub fn load(&mut self, address: SocketAddr) -> Load {
-        let place = self.ledger.place(address);
-        self.ledger.load(place)
+    /// What the endpoint at an address has in hand of this proxy's requests, for tests and reports.
+    pub fn load(&self, address: SocketAddr) -> Load {
+        self.ledger.endpoint(address)
     }
 }

@@ -22,6 +22,8 @@ mod waiting;
 
 use std::net::SocketAddr;
 
+use warmroute_routing::loads::WorkerKey;
+
 use crate::decision::{Asked, Decision, Inquiry, Reason, Route};
 use crate::host::RequestHost;
 use crate::ledger::{Booking, Work};
@@ -42,6 +44,10 @@ pub struct Exchange {
     booking: Option<Booking>,
     /// What is read of the answer, where it is compared with what was predicted.
     comparison: Option<Box<Comparison>>,
+    /// The rank that the request names, whoever serves it.
+    rank: Option<u32>,
+    /// What it asks of a worker that has nothing of its prompt.
+    cold: Work,
     /// What the response header says; none where none is sent.
     decision_text: Option<String>,
 }
@@ -202,16 +208,20 @@ impl Exchange {
     ) -> Flow {
         let steers = filter.steers();
         let mut served = Served::default();
+        if let Some(lookup) = decision.lookup() {
+            self.cold =
+                Work { prefill_tokens: lookup.prompt_tokens, blocks: u64::from(lookup.prompt_blocks) };
+        }
         if let Decision::Route(route) = decision
             && steers
         {
             headers::name_destination(host, &filter.config, route);
             served.named = route.destinations.first().copied();
-            served.work =
-                Work { prefill_tokens: route.uncached_tokens, blocks: u64::from(route.lookup.prompt_blocks) };
+            served.work = Work { prefill_tokens: route.uncached_tokens, ..self.cold };
+            self.rank = Some(route.rank);
             // Booked at once, so that the next request sees it; corrected when it is known who really served.
             self.booking = served.named.map(|address| {
-                let place = filter.ledger.place(address);
+                let place = filter.ledger.place(WorkerKey { address, rank: self.rank });
                 filter.ledger.book(place, served.work)
             });
         }
@@ -264,7 +274,9 @@ impl Exchange {
         }
         self.release(filter);
         if let Some(address) = address {
-            let place = filter.ledger.place(address);
+            let place = filter.ledger.place(WorkerKey { address, rank: self.rank });
+            // What another than who was named has of the prompt is not known.
+            let work = if named == Some(address) { work } else { self.cold };
             self.booking = Some(filter.ledger.book(place, work));
         }
         filter.ledger.write(host, host.now_us());

@@ -7,6 +7,9 @@ use super::sessions::PAGES as SESSION_PAGES;
 /// The key of what all threads have in flight. A pool's name has no slash in it, so no pool's key is this.
 pub const LOAD_KEY: &str = "warmroute/1/load";
 
+/// The key of the proxy's random number, by which the collector knows it.
+pub const PROXY_KEY: &str = "warmroute/1/proxy";
+
 /// One of the two sets of page keys: one is read while the other is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySet {
@@ -24,6 +27,8 @@ pub struct PoolKeys {
     lease: String,
     recent: String,
     /// The numbered key that was asked for last.
+    fleet: String,
+    /// The page key that was asked for last.
     page: String,
 }
 
@@ -56,6 +61,7 @@ impl PoolKeys {
             published: format!("{prefix}published"),
             lease: format!("{prefix}lease"),
             recent: format!("{prefix}recent"),
+            fleet: format!("{prefix}fleet"),
             page: String::with_capacity(prefix.len() + 8),
             prefix,
         }
@@ -85,6 +91,11 @@ impl PoolKeys {
         &self.page
     }
 
+    /// The key of what other proxies have in flight.
+    pub fn fleet(&self) -> &str {
+        &self.fleet
+    }
+
     /// The key of a page.
     pub fn page(&mut self, set: KeySet, number: u32) -> &str {
         self.page.clear();
@@ -106,6 +117,7 @@ mod tests {
         assert_eq!(keys.lease(), "warmroute/1/llama/lease");
         assert_eq!(keys.sessions(0x1_23), "warmroute/1/llama/s/23");
         assert_eq!(keys.recent(), "warmroute/1/llama/recent");
+        assert_eq!(keys.fleet(), "warmroute/1/llama/fleet");
         assert_eq!(keys.page(KeySet::A, 0x1F), "warmroute/1/llama/a/00001f");
         assert_eq!(keys.page(KeySet::A.other(), 0xFF_FFFF), "warmroute/1/llama/b/ffffff");
     }

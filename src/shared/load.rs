@@ -4,24 +4,26 @@
 //! the others. A row carries the time at which it was written; one that is not refreshed is a dead VM's and is dropped by
 //! whoever writes next, so nothing leaks. A VM with nothing in flight has no row.
 //!
-//! # Layout, version 1
+//! # Layout, version 2
 //!
 //! All numbers are little-endian.
 //!
 //! ```text
 //! offset  size  field
 //! 0       4     magic, the bytes "WRLD"
-//! 4       2     format version, 1
+//! 4       2     format version, 2
 //! 6       2     number of rows
 //! 8       ...   rows: VM (8), written at (8, microseconds since 1970), number of workers (4), workers
-//!               a worker: IPv6 or IPv4-mapped address (16), port (2), requests (4), prefill tokens (8), blocks (8)
+//!               a worker: IPv6 or IPv4-mapped address (16), port (2), rank + 1 or 0 for an unnamed one (4), requests (4),
+//!               prefill tokens (8), blocks (8)
 //! ```
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use warmroute_routing::choose::Load;
+use warmroute_routing::loads::WorkerKey;
 
-const FORMAT_VERSION: u16 = 1;
+const FORMAT_VERSION: u16 = 2;
 const MAGIC: &[u8; 4] = b"WRLD";
 
 /// A row that was not refreshed for this long is a dead VM's, in microseconds.
@@ -41,15 +43,20 @@ pub struct LoadRow {
     /// When it was written, in microseconds since 1970.
     pub written_at_us: u64,
     /// The workers that have anything in hand.
-    pub loads: Vec<(SocketAddr, Load)>,
+    pub loads: Vec<(WorkerKey, Load)>,
 }
 
 // === impl LoadBook ===
 
 impl LoadBook {
     /// What the living VMs but this one have in flight; a worker may come several times.
-    pub fn others(&self, vm: u64, now_us: u64) -> impl Iterator<Item = &(SocketAddr, Load)> {
+    pub fn others(&self, vm: u64, now_us: u64) -> impl Iterator<Item = &(WorkerKey, Load)> {
         self.rows.iter().filter(move |row| row.vm != vm && row.lives(now_us)).flat_map(|row| &row.loads)
+    }
+
+    /// What all living VMs have in flight; a worker may come several times.
+    pub fn all(&self, now_us: u64) -> impl Iterator<Item = &(WorkerKey, Load)> {
+        self.rows.iter().filter(move |row| row.lives(now_us)).flat_map(|row| &row.loads)
     }
 
     /// Puts a VM's row in place of its last, and drops those of dead VMs.
@@ -101,13 +108,14 @@ impl LoadRow {
         out.extend_from_slice(&self.vm.to_le_bytes());
         out.extend_from_slice(&self.written_at_us.to_le_bytes());
         out.extend_from_slice(&u32::try_from(self.loads.len()).unwrap_or(u32::MAX).to_le_bytes());
-        for (address, load) in self.loads.iter().take(u32::MAX as usize) {
-            let ip = match address.ip() {
+        for (worker, load) in self.loads.iter().take(u32::MAX as usize) {
+            let ip = match worker.address.ip() {
                 IpAddr::V4(ip) => ip.to_ipv6_mapped(),
                 IpAddr::V6(ip) => ip,
             };
             out.extend_from_slice(&ip.octets());
-            out.extend_from_slice(&address.port().to_le_bytes());
+            out.extend_from_slice(&worker.address.port().to_le_bytes());
+            out.extend_from_slice(&worker.rank.map_or(0, |rank| rank.saturating_add(1)).to_le_bytes());
             out.extend_from_slice(&load.requests.to_le_bytes());
             out.extend_from_slice(&load.prefill_tokens.to_le_bytes());
             out.extend_from_slice(&load.blocks.to_le_bytes());
@@ -123,13 +131,14 @@ impl LoadRow {
     }
 }
 
-fn read_load(rest: &mut &[u8]) -> Option<(SocketAddr, Load)> {
+fn read_load(rest: &mut &[u8]) -> Option<(WorkerKey, Load)> {
     let ip = Ipv6Addr::from(take::<16>(rest)?).to_canonical();
     let address = SocketAddr::new(ip, u16::from_le_bytes(take(rest)?));
+    let rank = u32::from_le_bytes(take(rest)?).checked_sub(1);
     let requests = u32::from_le_bytes(take(rest)?);
     let prefill_tokens = u64::from_le_bytes(take(rest)?);
     let blocks = u64::from_le_bytes(take(rest)?);
-    Some((address, Load { requests, prefill_tokens, blocks }))
+    Some((WorkerKey { address, rank }, Load { requests, prefill_tokens, blocks }))
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -150,8 +159,8 @@ mod tests {
 
     fn row(vm: u64, written_at_us: u64, requests: u32) -> LoadRow {
         let loads = vec![
-            ("127.0.0.1:8001".parse().unwrap(), load(requests)),
-            ("[2001:db8::1]:8002".parse().unwrap(), load(requests + 1)),
+            (WorkerKey { address: "127.0.0.1:8001".parse().unwrap(), rank: Some(3) }, load(requests)),
+            (WorkerKey { address: "[2001:db8::1]:8002".parse().unwrap(), rank: None }, load(requests + 1)),
         ];
         LoadRow { vm, written_at_us, loads: if requests == 0 { vec![] } else { loads } }
     }

@@ -10,15 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use warmroute_routing::choose::Load;
-use warmroute_routing::loads::{FleetLoad, FleetRow, WorkerKey};
-
-/// A report says all for this long: a proxy renews it each second.
-const FULL_SAY: Duration = Duration::from_millis(1_500);
-
-/// After that it loses a quarter in each of these.
-const QUARTER: Duration = Duration::from_millis(500);
-
-const QUARTERS: u32 = 4;
+use warmroute_routing::loads::{FleetLoad, FleetRow, QUARTERS, WorkerKey, say};
 
 /// The least time between two answers to one proxy: what bounds the work, however fast everything changes. Ticks, ways and
 /// this together stay under 100 ms from one proxy's change to another's knowing.
@@ -190,13 +182,6 @@ impl Books {
         }
         self.latest = Change { by, position: self.latest.position + 1 };
     }
-}
-
-/// In quarters.
-fn say(age: Duration) -> u32 {
-    let Some(over) = age.checked_sub(FULL_SAY) else { return QUARTERS };
-    let lost = 1 + over.as_millis() / QUARTER.as_millis();
-    QUARTERS.saturating_sub(u32::try_from(lost).unwrap_or(QUARTERS))
 }
 
 fn add(sums: &mut BTreeMap<WorkerKey, Load>, proxy: &Proxy) {

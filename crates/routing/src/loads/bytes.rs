@@ -133,7 +133,8 @@ impl WorkerKey {
         };
         let address = SocketAddr::new(ip, reader.u16().ok_or(LoadsError::Length)?);
         let rank = reader.varint().ok_or(LoadsError::Length)?;
-        let rank = rank.checked_sub(1).map(u32::try_from).transpose().map_err(|_| LoadsError::Field("rank"))?;
+        let rank =
+            rank.checked_sub(1).map(u32::try_from).transpose().map_err(|_| LoadsError::Field("rank"))?;
         Ok(Self { address, rank })
     }
 }

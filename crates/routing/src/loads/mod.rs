@@ -34,10 +34,12 @@
 
 mod bytes;
 mod load;
+mod say;
 
 use std::net::SocketAddr;
 
 use crate::choose::Load;
+pub use say::{QUARTERS, say};
 
 /// The number of these layouts.
 pub const FORMAT_VERSION: u16 = 1;
