@@ -451,7 +451,7 @@ fn a_number_is_whole_and_in_its_range() {
 fn the_publishers_numbers_have_ranges() {
     for (name, least, most, default) in [
         ("long_poll_ms", 100, 60_000, 10_000),
-        ("tick_ms", 10, 5_000, 100),
+        ("tick_ms", 10, 5_000, 25),
         ("max_answer_bytes", 4_096, 8_388_608, 65_536),
         ("lease_ms", 500, 60_000, 3_000),
     ] {

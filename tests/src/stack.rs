@@ -1,5 +1,6 @@
 //! Everything together.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -105,6 +106,17 @@ impl Stack {
         self.envoy.reload(&edited).await?;
         self.bootstrap = edited;
         Ok(())
+    }
+
+    /// Starts another Envoy, of the same configuration, beside the stack's. It ends with its handle.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start_another_envoy(&self, name: &str) -> Result<Envoy> {
+        let dir = self.dir.path().join(name);
+        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let options = envoy::Options { concurrency: 2, flags: Vec::new(), reloadable: false };
+        Envoy::start(&dir, &mut self.bootstrap.clone(), options).await
     }
 
     /// Sends one prompt again and again until the filter steers it by what the index says, or would if it did not only
