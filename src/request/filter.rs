@@ -134,8 +134,19 @@ impl Filter {
         state.fleet.read(host, ledger, now_us);
         let (fleet, rule, recent) = (&state.fleet, &state.rule, state.recent.as_mut());
         let (sessions, trust) = (&mut state.sessions, &self.trust);
-        let mut around =
-            Surroundings { host, index, ledger, fleet, failures, recent, sessions, trust, rule, bounds, now_us };
+        let mut around = Surroundings {
+            host,
+            index,
+            ledger,
+            fleet,
+            failures,
+            recent,
+            sessions,
+            trust,
+            rule,
+            bounds,
+            now_us,
+        };
         let decision = inquiry.advance(&mut around, asked);
         let Some(Decision::Route(route)) = decision.as_ref().filter(|_| steers) else { return decision };
         if let (Some(session), Some(worker)) = (inquiry.session(), route.destinations.first()) {
