@@ -43,9 +43,15 @@ impl Index {
         Ok(applied)
     }
 
-    /// Readers are told at once when the names in a request begin to matter.
     fn note(&mut self, namespace: Namespace) {
-        if namespace != Namespace::default() && !self.namespaced {
+        if namespace != Namespace::default() {
+            self.note_other_namespace();
+        }
+    }
+
+    /// Readers are told at once when the names in a request begin to matter.
+    pub(crate) fn note_other_namespace(&mut self) {
+        if !self.namespaced {
             self.namespaced = true;
             self.touch();
         }

@@ -72,6 +72,16 @@ impl Copies {
         Tier::ALL.into_iter().filter(move |tier| self.has(*tier))
     }
 
+    /// The count of each tier, as [`Copies::of_counts`] takes them.
+    pub(crate) fn counts(self) -> [u16; Tier::COUNT] {
+        self.0
+    }
+
+    /// Counts that were told by [`Copies::counts`].
+    pub(crate) fn of_counts(counts: [u16; Tier::COUNT]) -> Self {
+        Self(counts)
+    }
+
     fn count(&self, tier: Tier) -> u16 {
         let [gpu, cpu, disk, external] = self.0;
         match tier {

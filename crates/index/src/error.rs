@@ -62,3 +62,8 @@ pub enum EventError {
         hashes: usize,
     },
 }
+
+/// Bytes that are not what [`crate::Index::save_worker`] writes. Nothing of them has been taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("saved worker is damaged: {0}")]
+pub struct RestoreError(pub(crate) &'static str);

@@ -15,6 +15,8 @@
 //! * A *seat* (`seats`) is one incarnation of a worker. When a worker restarts or clears its cache it gets a new seat
 //!   and a new slot: nothing of the old one counts from then on, and it is purged at leisure (`retired`).
 //!
+//! * What one worker has told can be *saved* and taken over by another index (`saved`).
+//!
 //! Everything is counted, not assumed: engines store a block several times and remove it as often, evict blocks from
 //! the middle of a chain, and lose events. No input panics, and what an event costs is bounded by the blocks that it
 //! names and those below them.
@@ -59,6 +61,7 @@ mod pages;
 mod publish;
 mod residency;
 mod retired;
+mod saved;
 mod seats;
 mod stats;
 mod store;
@@ -67,10 +70,11 @@ mod worker;
 
 use std::collections::BTreeMap;
 
+use warmroute_routing::Tier;
 use warmroute_routing::page::{Generation, PageBits, Slot};
 
-pub use crate::error::{EventError, IndexError};
-pub use crate::stats::{Applied, Stats};
+pub use crate::error::{EventError, IndexError, RestoreError};
+pub use crate::stats::{Applied, Stats, WorkerStats};
 pub use crate::worker::{WorkerId, WorkerIdentity};
 
 use crate::pages::Pages;
@@ -285,10 +289,12 @@ impl Index {
             nodes: residency.tree.len(),
             node_capacity: residency.tree.capacity(),
             change_log: residency.pages.log_len(),
+            memory_bytes: residency.tree.memory_bytes() + residency.pages.memory_bytes(),
             ..Stats::default()
         };
         for worker in self.workers.values() {
             stats.names += worker.ledger.names.len() as u64;
+            stats.memory_bytes += worker.ledger.names.allocation_size();
             stats.orphans += worker.ledger.orphans.len() as u64;
             stats.unlisted_workers += usize::from(residency.seats.slot(worker.seat).is_none());
             if let Some(seat) = residency.seats.get(worker.seat) {
@@ -297,5 +303,23 @@ impl Index {
             }
         }
         stats
+    }
+    /// What one worker has told; none if it is not there. Looks at each of its names.
+    pub fn worker_stats(&self, worker: WorkerId) -> Option<WorkerStats> {
+        let worker = self.workers.get(&worker)?;
+        let seat = self.residency.seats.get(worker.seat).copied().unwrap_or_default();
+        let mut stats = WorkerStats {
+            published: seat.published,
+            unpublished: seat.unpublished,
+            orphans: worker.ledger.orphans.len() as u64,
+            ..WorkerStats::default()
+        };
+        for (name, named) in &worker.ledger.names {
+            let counts = stats.by_group.entry(name.group).or_default();
+            for (count, tier) in counts.iter_mut().zip(Tier::ALL) {
+                *count += u64::from(named.copies.has(tier));
+            }
+        }
+        Some(stats)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Orphans {
 /// A block that waits for its parent. There is at least one copy.
 #[derive(Debug)]
 pub(crate) struct Orphan {
-    parent: BlockName,
+    pub(crate) parent: BlockName,
     arrival: u64,
     pub(crate) content: Content<'static>,
     pub(crate) copies: Copies,
@@ -57,13 +57,29 @@ impl Orphans {
             orphan.copies.add(tier);
             return false;
         }
+        self.put(name, parent, content, Copies::one(tier))
+    }
+
+    /// Keeps a block with its copies as the latest. True if another block of that name had to go.
+    pub(crate) fn put(
+        &mut self,
+        name: BlockName,
+        parent: BlockName,
+        content: Content<'static>,
+        copies: Copies,
+    ) -> bool {
         let replaced = self.remove(name).is_some();
         let arrival = self.arrivals;
         self.arrivals += 1;
-        self.by_name.insert(name, Orphan { parent, arrival, content, copies: Copies::one(tier) });
+        self.by_name.insert(name, Orphan { parent, arrival, content, copies });
         self.by_parent.insert((parent, name));
         self.by_arrival.insert(arrival, name);
         replaced
+    }
+
+    /// All of them, the one that has waited longest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BlockName, &Orphan)> {
+        self.by_arrival.values().filter_map(|name| Some((*name, self.by_name.get(name)?)))
     }
 
     /// Counts one more copy of a block that is here. False if it is not.

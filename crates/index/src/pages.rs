@@ -59,6 +59,11 @@ impl Pages {
         self.log.len()
     }
 
+    /// The memory taken, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<Page>() + self.log.capacity() * size_of::<(u64, u32)>()
+    }
+
     /// A version for a change outside of the pages.
     pub(crate) fn next_version(&mut self) -> u64 {
         self.version += 1;

@@ -1,5 +1,11 @@
 //! The index in numbers.
 
+use std::collections::BTreeMap;
+
+use warmroute_routing::Tier;
+
+use crate::event::Group;
+
 /// What an event did, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
@@ -48,4 +54,21 @@ pub struct Stats {
     pub node_capacity: usize,
     /// Entries in the log of changed pages.
     pub change_log: usize,
+    /// The memory that blocks, names and pages take, in bytes, by the sizes of the tables that hold them. What orphans and
+    /// blocks of more than two holders take beyond is not counted, nor what the allocator adds.
+    pub memory_bytes: usize,
+}
+
+/// What one worker has told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStats {
+    /// Blocks that are published for it.
+    pub published: u64,
+    /// Blocks that it holds and that are not published: an ancestor is missing.
+    pub unpublished: u64,
+    /// Blocks that wait for their parents.
+    pub orphans: u64,
+    /// Its names for blocks in each group, by the tiers in which they have a copy, as [`Tier::ALL`] lists them. A block
+    /// with copies in two tiers counts in both.
+    pub by_group: BTreeMap<Group, [u64; Tier::COUNT]>,
 }

@@ -10,7 +10,7 @@ use crate::holders::Holders;
 use crate::seats::SeatId;
 
 /// A block's place in the tree's memory. It may mean another block once the block has been pruned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeId(NonZeroU32);
 
 /// Blocks by sequence hash, each below the one before it.
@@ -116,6 +116,13 @@ impl Tree {
         self.nodes.len()
     }
 
+    /// The memory taken for blocks, in bytes: lists of more holders than a block has room for are not counted.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>()
+            + self.free.capacity() * size_of::<NodeId>()
+            + self.by_hash.allocation_size()
+    }
+
     /// Every block.
     pub(crate) fn ids(&self) -> impl Iterator<Item = NodeId> {
         self.by_hash.values().copied()
@@ -132,7 +139,13 @@ impl Tree {
         self.enter(hash.child(local), namespace, Some(parent))
     }
 
-    fn enter(&mut self, hash: SequenceHash, namespace: Namespace, parent: Option<NodeId>) -> Option<NodeId> {
+    /// The block with this hash, below `parent`. The caller must hold it or prune it.
+    pub(crate) fn enter(
+        &mut self,
+        hash: SequenceHash,
+        namespace: Namespace,
+        parent: Option<NodeId>,
+    ) -> Option<NodeId> {
         // Should two blocks ever collide, the first one's place stands: a node's parent never changes, so there are
         // no cycles whatever the hashes are.
         if let Some(id) = self.by_hash.get(&hash) {

@@ -1,18 +1,21 @@
 //! Reading and writing little-endian fields without a panic.
 
 /// A cursor over bytes of a format. Every read past the end is `None`.
-pub(crate) struct Reader<'a> {
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// A cursor at the first byte.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    /// The next `len` bytes.
+    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
         Some(head)
@@ -24,19 +27,23 @@ impl<'a> Reader<'a> {
         Some(*head)
     }
 
-    pub(crate) fn u8(&mut self) -> Option<u8> {
+    /// The next byte.
+    pub fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(crate) fn u16(&mut self) -> Option<u16> {
+    /// The next two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Option<u32> {
+    /// The next four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Option<u64> {
+    /// The next eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -56,18 +63,24 @@ impl<'a> Reader<'a> {
     }
 
     /// A text of at most 255 bytes, its length in one byte before it.
-    pub(crate) fn short_text(&mut self) -> Option<&'a str> {
+    pub fn short_text(&mut self) -> Option<&'a str> {
         let len = usize::from(self.u8()?);
         std::str::from_utf8(self.take(len)?).ok()
     }
 
     /// Bytes with their length in a u32 before them.
-    pub(crate) fn chunk(&mut self) -> Option<&'a [u8]> {
+    pub fn chunk(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok()?;
         self.take(len)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// How many bytes are left: no list of what is to come can be longer.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 }
@@ -82,7 +95,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Writes a text of at most 255 bytes, its length in one byte before it. A longer one is cut at a character's end.
-pub(crate) fn put_short_text(out: &mut Vec<u8>, text: &str) {
+pub fn put_short_text(out: &mut Vec<u8>, text: &str) {
     let mut len = text.len().min(255);
     while !text.is_char_boundary(len) {
         len -= 1;

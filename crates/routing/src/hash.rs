@@ -129,6 +129,11 @@ impl Namespace {
         Self(BASE_SEED.wrapping_add(part(lora, 0)).wrapping_add(part(salt, 1)))
     }
 
+    /// The namespace of a seed that [`Namespace::seed`] gave.
+    pub fn of_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// The seed that the namespace gives to the local hashes.
     pub fn seed(self) -> u64 {
         self.0

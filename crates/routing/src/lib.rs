@@ -11,7 +11,7 @@
 //! storage enter as arguments.
 #![forbid(unsafe_code)]
 
-mod bytes;
+pub mod bytes;
 pub mod choose;
 pub mod feed;
 pub mod hash;

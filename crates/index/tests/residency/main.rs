@@ -52,6 +52,10 @@ impl World {
     fn step(&mut self, op: Op) {
         match op {
             Op::Store(worker, store) => self.store(worker, &store),
+            Op::Twice(worker, store) => {
+                self.store(worker, &store);
+                self.store(worker, &store);
+            }
             Op::Lost(worker, store, at, later) => {
                 let (head, tail) = store.split(at);
                 self.store(worker, &tail);
@@ -72,6 +76,13 @@ impl World {
                     let applied = self.index.apply(*id, &Event::Cleared).unwrap();
                     assert_eq!(applied, Applied { cleared, ..Applied::default() });
                     *model = Worker::default();
+                }
+            }
+            Op::Restore(worker) => {
+                if let Some((id, _)) = self.workers.get(&worker) {
+                    let saved = self.index.save_worker(*id).unwrap();
+                    self.index.restore_worker(*id, &saved).unwrap();
+                    assert_eq!(self.index.save_worker(*id).unwrap().len(), saved.len());
                 }
             }
             Op::Reset(worker) => {
@@ -277,16 +288,43 @@ fn locals_event(store: &Store) -> StoredLocals {
     }
 }
 
+/// Runs the steps and checks everything after each.
+fn run(ops: Vec<Op>) {
+    let mut world = World::new();
+    for op in ops {
+        world.step(op);
+        world.check();
+    }
+    world.end();
+}
+
+/// Steps of a long history. Together the long histories have a hundred thousand.
+const LONG: usize = 500;
+
+fn long_histories() -> ProptestConfig {
+    ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn pages_tell_exactly_what_workers_hold(ops in prop::collection::vec(ops::any_op(), 1..80)) {
-        let mut world = World::new();
-        for op in ops {
-            world.step(op);
-            world.check();
-        }
-        world.end();
+        run(ops);
+    }
+}
+
+// Two tests, so that two cores can share them.
+proptest! {
+    #![proptest_config(long_histories())]
+
+    #[test]
+    fn pages_tell_exactly_what_workers_hold_over_a_long_time(ops in prop::collection::vec(ops::any_op(), LONG)) {
+        run(ops);
+    }
+
+    #[test]
+    fn pages_tell_exactly_what_workers_hold_over_another_long_time(ops in prop::collection::vec(ops::any_op(), LONG)) {
+        run(ops);
     }
 }

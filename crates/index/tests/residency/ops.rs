@@ -13,6 +13,8 @@ const NAMES: u64 = 48;
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Store(u32, Store),
+    /// The same store again: each is a copy.
+    Twice(u32, Store),
     /// A store of which the first `usize` blocks come after the others, or never if that is not told.
     Lost(u32, Store, usize, bool),
     /// A store without tokens.
@@ -23,6 +25,8 @@ pub(crate) enum Op {
     /// how many copies are left.
     Evict(u32, Vec<prop::sample::Index>, Option<u32>),
     Cleared(u32),
+    /// What the worker has told is saved, and taken over by an index that has forgotten it.
+    Restore(u32),
     Reset(u32),
     Leave(u32),
     Join(u32),
@@ -142,6 +146,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
     let picks = prop::collection::vec(any::<prop::sample::Index>(), 1..6);
     prop_oneof![
         12 => (worker(), any_store()).prop_map(|(worker, store)| Op::Store(worker, store)),
+        2 => (worker(), any_store()).prop_map(|(worker, store)| Op::Twice(worker, store)),
         4 => (worker(), any_store(), 1..4usize, any::<bool>())
             .prop_map(|(worker, store, at, later)| Op::Lost(worker, store, at, later)),
         2 => (worker(), group(), any_tier(), names()).prop_map(|(worker, group, tier, names)| Op::Known(worker, group, tier, names)),
@@ -149,6 +154,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
             .prop_map(|(worker, tier, group, names, told)| Op::Remove(worker, tier, group, names, told)),
         8 => (worker(), picks, left()).prop_map(|(worker, picks, left)| Op::Evict(worker, picks, left)),
         1 => worker().prop_map(Op::Cleared),
+        1 => worker().prop_map(Op::Restore),
         1 => worker().prop_map(Op::Reset),
         1 => worker().prop_map(Op::Leave),
         2 => worker().prop_map(Op::Join),
