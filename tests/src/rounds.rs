@@ -12,11 +12,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 use tokio::sync::RwLock;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::collector::Question;
 use crate::exactness::Examiner;
+use crate::workspace::ScratchDir;
 use crate::{Client, Dice, Stack, client};
 
 /// Within which everything must be right again.
@@ -32,6 +34,8 @@ const PREFIXES: u64 = 12;
 const PROMPTS: usize = 2;
 /// Prompts that are remembered to be asked.
 const REMEMBERED: usize = 64;
+/// Between two snapshots of the collector's.
+const SNAPSHOT_MS: u64 = 300;
 /// Between two of a round's kills and starts, in milliseconds: time for the load to meet what is so.
 const PAUSE_MS: std::ops::Range<u64> = 20..400;
 
@@ -46,6 +50,10 @@ pub struct Outcome {
     pub asked_again: usize,
     /// Times that something was killed.
     pub kills: usize,
+    /// Workers that a new collector took over from the old one's snapshot, each time.
+    pub resumed: f64,
+    /// Workers that it could not: their engine had started anew, too, or did not answer.
+    pub void: f64,
     /// Requests of the load.
     pub requests: usize,
     /// Those that no whole answer came for: an engine that dies takes its answers with it.
@@ -73,10 +81,18 @@ struct Load {
 /// # Errors
 /// When a part does not start, or not all is right within [`LIMIT`] after a round.
 pub async fn run(name: &str, rounds: usize, seed: u64) -> Result<Outcome> {
+    let snapshots = ScratchDir::new(&format!("{name}-snapshots"))?;
+    let directory = snapshots.path().to_path_buf();
+    let keep_snapshots = move |config: &mut Value| {
+        let snapshots = json!({ "directory": directory, "interval_ms": SNAPSHOT_MS });
+        config.as_object_mut().context("no configuration")?.insert("snapshots".to_owned(), snapshots);
+        Ok(())
+    };
     let mut stack = Stack::builder(name)
         .engines(ENGINES)
         .block_size(BLOCK_SIZE)
         .engine_flags(ENGINE_FLAGS)
+        .edit_collector(keep_snapshots)
         .start()
         .await?;
     stack.wait_until_steering().await?;
@@ -89,6 +105,7 @@ pub async fn run(name: &str, rounds: usize, seed: u64) -> Result<Outcome> {
     }
     (outcome.requests, outcome.lost) = *load.counts.lock().unwrap_or_else(PoisonError::into_inner);
     stack.stop().await?;
+    snapshots.remove()?;
     Ok(outcome)
 }
 
@@ -105,6 +122,13 @@ async fn all(
         let recovery = recovered.with_context(|| format!("round {round}: {what:?}"))?;
         outcome.recoveries.push(recovery);
         outcome.rounds += 1;
+        if what.iter().any(|part| matches!(part, Part::Collector)) {
+            let counted = stack.collector.metrics().await?;
+            let workers =
+                |outcome| counted.sum("warmroute_collector_snapshot_workers_total", &[("outcome", outcome)]);
+            outcome.resumed += workers("resumed");
+            outcome.void += workers("void");
+        }
     }
     Ok(())
 }
@@ -256,6 +280,11 @@ impl fmt::Display for Outcome {
             "predicted equals reported again    after {:.2} s (half), {:.2} s (most)",
             seconds(50),
             seconds(100)
+        )?;
+        let (resumed, void) = (self.resumed, self.void);
+        writeln!(
+            f,
+            "workers of a new collector         {resumed} went on from the snapshot, {void} could not"
         )?;
         writeln!(f, "rounds in which all were asked again {}", self.asked_again)?;
         write!(f, "requests meanwhile                 {}, of which {} were lost", self.requests, self.lost)

@@ -28,4 +28,5 @@ pub mod metrics;
 pub mod pool;
 pub mod replay;
 pub mod server;
+pub mod snapshot;
 pub mod wire;

@@ -291,6 +291,7 @@ async fn a_connection_that_is_dead_without_a_word_is_made_anew() {
         engine: Engine::Vllm,
         events: Stream::Dial(proxy.endpoint.parse().unwrap()),
         replay: Some(engine.replay.parse().unwrap()),
+        last: None,
         replay_timeout: std::time::Duration::from_secs(5),
         silence: std::time::Duration::from_millis(100),
     };
@@ -299,7 +300,7 @@ async fn a_connection_that_is_dead_without_a_word_is_made_anew() {
     let subscriber = tokio::spawn(Subscriber::new(0, A.to_owned(), source, updates, metrics).run());
 
     engine.publish(batch(&[stored(None, &[1])])).await;
-    let is_events = |news: &News| matches!(news, News::Events(_));
+    let is_events = |news: &News| matches!(news, News::Events(..));
     next(&mut inbox, is_events).await;
     proxy.freeze();
     engine.publish(batch(&[stored(None, &[2])])).await;

@@ -53,6 +53,10 @@ async fn workers_are_listed_with_what_they_hold() {
     assert_eq!((&a["worker"], &a["state"], &a["connected"]), (&json!(A), &json!("up"), &json!(true)));
     assert_eq!(a["blocks"], json!({"gpu": 2, "cpu": 1, "disk": 0, "external": 0}));
     assert_eq!(b["blocks"], json!({"gpu": 1, "cpu": 0, "disk": 0, "external": 0}));
+    let names = json!([{"group": 0, "names": {"gpu": 2, "cpu": 1, "disk": 0, "external": 0}}]);
+    assert_eq!((&a["groups"], &a["orphans"], &a["unpublished"]), (&names, &json!(1), &json!(0)));
+    assert_eq!(a["last_batch"], json!(0));
+    assert!(report["memory_bytes_per_block"].as_u64().unwrap() > 50, "{report}");
     assert_eq!((&a["received"]["replays_complete"], &a["healthy"]), (&json!(1), &Value::Null));
     assert!(a["received"]["last_event_age_seconds"].as_f64().unwrap() < 20.0);
     assert_eq!(collector.get("/v1/pools/nowhere/workers").await.0, 404);

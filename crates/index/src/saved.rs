@@ -59,6 +59,15 @@ impl Index {
         Some(save(&self.workers.get(&worker)?.ledger, &self.residency.tree))
     }
 
+    /// Whether [`Index::restore_worker`] would take these bytes over.
+    ///
+    /// # Errors
+    ///
+    /// They are damaged.
+    pub fn check_saved(bytes: &[u8]) -> Result<(), RestoreError> {
+        read(bytes).map(drop)
+    }
+
     /// Takes over what [`Index::save_worker`] wrote of the same worker, in the place of all that it has told here.
     ///
     /// # Errors

@@ -75,7 +75,7 @@ fn memory_is_flat_over_a_million_stores_and_evictions() {
             evictions += index.apply(workers[(old % 2) as usize], &removed(&blocks)).unwrap().removed;
         }
         let cycles = (chain + 1) * CHAIN;
-        if cycles >= SETTLED && cycles % SETTLED == 0 {
+        if cycles >= SETTLED && cycles.is_multiple_of(SETTLED) {
             samples.push((cycles, ALLOCATED.load(Ordering::Relaxed), resident_kib()));
         }
     }

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use warmroute_collector::inspect::{PoolReport, WorkerReport};
+use warmroute_collector::inspect::{GroupReport, PoolReport, WorkerReport};
 
 use super::http::Collector;
 use super::table::Table;
 
-/// Shows the workers of a running collector: state, blocks by tier, gaps, replays, age of the last event.
+/// Shows the workers of a running collector: state, blocks by tier and group, gaps, replays, age of the last event.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -56,6 +56,8 @@ fn render(report: &PoolReport) -> String {
         "CPU",
         "DISK",
         "EXTERNAL",
+        "UNPUBLISHED",
+        "ORPHANS",
         "GAPS (LOST)",
         "REPLAYS (FAILED)",
         "LAST EVENT",
@@ -63,6 +65,8 @@ fn render(report: &PoolReport) -> String {
     report.workers.iter().for_each(|worker| row(&mut table, worker));
     let PoolReport { pool, engine, block_size, ready, blocks, unpublished, orphans, names, pages, .. } =
         report;
+    let memory =
+        report.memory_bytes_per_block.map_or_else(String::new, |bytes| format!(", about {bytes} bytes each"));
     let ready = if *ready { "ready" } else { "not ready" };
     let refused: String = report
         .workers
@@ -73,10 +77,28 @@ fn render(report: &PoolReport) -> String {
         })
         .collect();
     format!(
-        "pool {pool}: {engine}, {ready}, {blocks} blocks of {block_size} tokens in {pages} pages, {unpublished} \
-         unpublished, {orphans} orphans, {names} names\n{}{refused}",
-        table.render()
+        "pool {pool}: {engine}, {ready}, {blocks} blocks of {block_size} tokens in {pages} pages{memory}, {unpublished} \
+         unpublished, {orphans} orphans, {names} names\n{}{}{refused}",
+        table.render(),
+        groups(report),
     )
+}
+
+/// A table of the groups, where a worker has more than one.
+fn groups(report: &PoolReport) -> String {
+    if report.workers.iter().all(|worker| worker.groups.len() < 2) {
+        return String::new();
+    }
+    let mut table = Table::new(["WORKER", "RANK", "GROUP", "GPU NAMES", "CPU", "DISK", "EXTERNAL"]);
+    for worker in &report.workers {
+        for GroupReport { group, names } in &worker.groups {
+            let counts = [names.gpu, names.cpu, names.disk, names.external].map(|count| count.to_string());
+            let [gpu, cpu, disk, external] = counts;
+            let (rank, group) = (worker.rank.to_string(), group.to_string());
+            table.row([worker.worker.clone(), rank, group, gpu, cpu, disk, external]);
+        }
+    }
+    table.render()
 }
 
 fn row(table: &mut Table, worker: &WorkerReport) {
@@ -93,6 +115,8 @@ fn row(table: &mut Table, worker: &WorkerReport) {
         blocks.cpu.to_string(),
         blocks.disk.to_string(),
         blocks.external.to_string(),
+        worker.unpublished.to_string(),
+        worker.orphans.to_string(),
         format!("{gaps} ({})", received.gaps_unrecovered),
         format!("{replays} ({})", received.replays_failed),
         received.last_event_age_seconds.map_or_else(|| "never".to_owned(), |age| format!("{age:.1} s ago")),

@@ -7,8 +7,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::discover::cannot_be_asked;
-use super::raw::{RawConfig, RawPool, RawWorker};
-use super::{Config, ConfigError, Discover, EventSource, Events, PoolConfig, SourceText, WorkerConfig};
+use super::raw::{RawConfig, RawPool, RawSnapshots, RawWorker};
+use super::{
+    Config, ConfigError, Discover, EventSource, Events, PoolConfig, SnapshotConfig, SourceText, WorkerConfig,
+};
 use crate::pool::MAX_RANKS;
 use crate::wire::Engine;
 
@@ -19,6 +21,7 @@ const MAX_MODEL_NAME_LEN: usize = 255;
 pub(super) fn config(raw: RawConfig) -> Result<Config, ConfigError> {
     let listen = address("listen", &raw.listen)?;
     let ready_timeout = millis("ready_timeout_ms", raw.ready_timeout_ms, 0..=3_600_000)?;
+    let snapshots = raw.snapshots.map(snapshots).transpose()?;
     if raw.pools.is_empty() {
         return Err(refused("pools", "name at least one pool"));
     }
@@ -35,7 +38,15 @@ pub(super) fn config(raw: RawConfig) -> Result<Config, ConfigError> {
         pools.push(pool(&path, raw)?);
     }
     once(&pools)?;
-    Ok(Config { listen, ready_timeout, pools })
+    Ok(Config { listen, ready_timeout, snapshots, pools })
+}
+
+fn snapshots(raw: RawSnapshots) -> Result<SnapshotConfig, ConfigError> {
+    if raw.directory.is_empty() {
+        return Err(refused("snapshots.directory", "write a directory's path"));
+    }
+    let interval = millis("snapshots.interval_ms", raw.interval_ms, 100..=3_600_000)?;
+    Ok(SnapshotConfig { directory: raw.directory.into(), interval })
 }
 
 /// A port that engines dial belongs to one pool, since a message says its worker, not its pool; and so does what is polled,

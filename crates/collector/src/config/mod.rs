@@ -14,7 +14,7 @@ mod stamp;
 mod tests;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::discover::{Discover, DiscoverFrom};
@@ -32,8 +32,19 @@ pub struct Config {
     pub listen: SocketAddr,
     /// After this long a pool is ready, whichever of its workers are missing.
     pub ready_timeout: Duration,
+    /// Where what is known is kept for the next start; none: it is not.
+    pub snapshots: Option<SnapshotConfig>,
     /// The pools, with different names.
     pub pools: Vec<PoolConfig>,
+}
+
+/// How snapshots are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotConfig {
+    /// One file for each pool.
+    pub directory: PathBuf,
+    /// The pause between two snapshots of a pool.
+    pub interval: Duration,
 }
 
 /// Workers that serve the same model.

@@ -14,7 +14,17 @@ pub(super) struct RawConfig {
     pub(super) listen: String,
     #[serde(default = "defaults::ready_timeout_ms")]
     pub(super) ready_timeout_ms: u64,
+    pub(super) snapshots: Option<RawSnapshots>,
     pub(super) pools: Vec<RawPool>,
+}
+
+/// `snapshots`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSnapshots {
+    pub(super) directory: String,
+    #[serde(default = "defaults::snapshot_interval_ms")]
+    pub(super) interval_ms: u64,
 }
 
 /// An entry of `pools`.
@@ -69,6 +79,10 @@ mod defaults {
 
     pub(super) fn ready_timeout_ms() -> u64 {
         10_000
+    }
+
+    pub(super) fn snapshot_interval_ms() -> u64 {
+        30_000
     }
 
     pub(super) fn engine() -> String {

@@ -28,7 +28,7 @@ use warmroute_index::event::Event;
 pub(crate) use self::backoff::Backoff;
 pub use self::door::{Doors, Guest};
 pub use self::poller::{POLL_INTERVAL, Poller};
-pub use self::sequence::{GapOutcome, ReplayOutcome, ResetCause};
+pub use self::sequence::{Applied, GapOutcome, ReplayOutcome, ResetCause};
 pub use self::subscriber::Subscriber;
 use crate::config::Endpoint;
 use crate::wire::{Engine, Unsupported};
@@ -49,6 +49,8 @@ pub struct Source {
     pub events: Stream,
     /// Its replay, if it has one.
     pub replay: Option<Endpoint>,
+    /// The last batch that a process before this one has applied, if it has kept what it knew.
+    pub last: Option<Applied>,
     /// How long a replay may take.
     pub replay_timeout: Duration,
     /// A live stream that brings nothing for so long is asked, by a replay, whether it should have: [`SILENCE`].
@@ -76,8 +78,10 @@ pub struct Update {
 /// News of one worker.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// Events, in order.
-    Events(Vec<Event>),
+    /// Events, in order; and the batch that they are, where the engine can be asked for it again.
+    Events(Option<Applied>, Vec<Event>),
+    /// What was known up to [`Source::last`] still holds.
+    Resumed,
     /// Everything known of it is void.
     Reset(ResetCause),
     /// The connection to it stands, or is lost.

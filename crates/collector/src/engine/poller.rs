@@ -198,14 +198,14 @@ impl Poller {
         feed(&mut rank.sequence, &mut steps);
         for step in steps {
             let news = match step {
-                Step::Apply(event) => rank.apply(&self.name, &event),
+                Step::Apply(_, event) => rank.apply(&self.name, &event),
                 Step::Reset(cause) => Some(rank.reset(&self.name, cause)),
                 Step::Gap(outcome) => {
                     rank.metrics.gap(outcome);
                     None
                 }
                 // Nothing is replayed here.
-                Step::Replay { .. } | Step::Replayed(_) | Step::RetryLater => None,
+                Step::Resumed | Step::Replay { .. } | Step::Replayed(_) | Step::RetryLater => None,
             };
             if let Some(news) = news {
                 let update = Update { worker: rank.worker, news };
@@ -238,7 +238,7 @@ impl Rank {
         for bad in &batch.bad {
             debug!(worker = %name, error = %bad, "an event was left out");
         }
-        (!batch.events.is_empty()).then_some(News::Events(batch.events))
+        (!batch.events.is_empty()).then_some(News::Events(None, batch.events))
     }
 
     fn reset(&mut self, name: &str, cause: ResetCause) -> News {

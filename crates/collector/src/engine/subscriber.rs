@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 use super::backoff::Backoff;
 use super::door::{Guest, Visit};
 use super::replay::{Replay, Reply};
-use super::sequence::{Frame, Sequence, Step};
+use super::sequence::{Applied, Frame, Sequence, Step};
 use super::socket::{EventSocket, Received};
 use super::{News, Source, Stream, Update};
 use crate::config::Endpoint;
@@ -87,11 +87,15 @@ impl Subscriber {
         updates: mpsc::Sender<Update>,
         metrics: WorkerMetrics,
     ) -> Self {
+        let mut sequence = Sequence::new(source.replay.is_some(), source.engine.first_seq());
+        if let Some(last) = source.last {
+            sequence.resume(last);
+        }
         let listener = Listener {
             worker,
             name,
             events: source.events.to_string(),
-            sequence: Sequence::new(source.replay.is_some(), source.engine.first_seq()),
+            sequence,
             replay_endpoint: source.replay,
             replay_timeout: source.replay_timeout,
             silence: source.silence,
@@ -267,7 +271,11 @@ impl Listener {
         feed(&mut self.sequence, &mut steps);
         for step in steps {
             match step {
-                Step::Apply(payload) => self.apply(&payload).await?,
+                Step::Apply(applied, payload) => self.apply(applied, &payload).await?,
+                Step::Resumed => {
+                    info!(worker = %self.name, "the engine goes on where the snapshot ends");
+                    self.tell(News::Resumed).await?;
+                }
                 Step::Reset(cause) => {
                     warn!(worker = %self.name, cause = cause.as_str(), "all that was known of the engine's cache is void");
                     self.metrics.reset(cause);
@@ -287,7 +295,7 @@ impl Listener {
         Ok(())
     }
 
-    async fn apply(&mut self, payload: &Bytes) -> Result<(), PoolGone> {
+    async fn apply(&mut self, applied: Applied, payload: &Bytes) -> Result<(), PoolGone> {
         match self.adapter.decode(payload) {
             Ok(batch) => {
                 self.metrics.batch(&batch);
@@ -300,7 +308,7 @@ impl Listener {
                 if batch.events.is_empty() {
                     return Ok(());
                 }
-                self.tell(News::Events(batch.events)).await
+                self.tell(News::Events(Some(applied), batch.events)).await
             }
             Err(error) => {
                 self.undecodable(&error);

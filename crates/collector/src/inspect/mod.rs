@@ -32,6 +32,10 @@ pub struct PoolReport {
     pub names: u64,
     /// Pages of the index.
     pub pages: u32,
+    /// The memory that the index takes, in bytes: an estimate from the sizes of its tables.
+    pub memory_bytes: u64,
+    /// The same for each block that is in memory, held or only on the way to one that is; null where there is none.
+    pub memory_bytes_per_block: Option<u64>,
     /// Its ranks, in the order in which they came.
     pub workers: Vec<WorkerReport>,
 }
@@ -51,10 +55,27 @@ pub struct WorkerReport {
     pub healthy: Option<bool>,
     /// Why nothing of it is indexed.
     pub refused: Option<String>,
-    /// Published blocks by tier.
+    /// Published blocks by tier: that in which a walk from the first block finds them.
     pub blocks: ByTier,
+    /// Blocks that it holds and that are not published: an ancestor is missing.
+    pub unpublished: u64,
+    /// Blocks that wait for their parents.
+    pub orphans: u64,
+    /// The engine's names for blocks, in each group of layers that it tells of.
+    pub groups: Vec<GroupReport>,
+    /// The number of the last batch that is in the index; null where there is none.
+    pub last_batch: Option<u64>,
     /// What has been received of it.
     pub received: Received,
+}
+
+/// A group of layers of one rank, as hybrid models have several.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// The engine's number for it.
+    pub group: u32,
+    /// Names with a copy in each tier. One with copies in two tiers counts in both.
+    pub names: ByTier,
 }
 
 /// What has been received of a rank since the collector started.

@@ -18,6 +18,7 @@ pub(super) struct PoolFamilies {
     names: Family<PoolLabels, Gauge>,
     retired_slots: Family<PoolLabels, Gauge>,
     pages: Family<PoolLabels, Gauge>,
+    memory: Family<PoolLabels, Gauge>,
     version: Family<PoolLabels, Gauge>,
     generations: Family<PoolLabels, Counter>,
     queue_length: Family<PoolLabels, Gauge>,
@@ -30,6 +31,9 @@ pub(super) struct PoolFamilies {
     feed_pages: Family<PoolLabels, Counter>,
     load_reports: Family<PoolResultLabels, Counter>,
     proxies: Family<PoolLabels, Gauge>,
+    snapshot_loads: Family<PoolResultLabels, Counter>,
+    snapshot_writes: Family<PoolResultLabels, Counter>,
+    snapshot_bytes: Family<PoolLabels, Gauge>,
 }
 
 /// The metrics of one pool.
@@ -59,6 +63,11 @@ impl PoolFamilies {
             all.retired_slots.clone(),
         );
         registry.register("pages", "Pages of the published index", all.pages.clone());
+        registry.register(
+            "index_memory_bytes",
+            "Memory of the index, estimated from the sizes of its tables",
+            all.memory.clone(),
+        );
         registry.register("version", "Position of the published index", all.version.clone());
         registry.register(
             "generations",
@@ -84,6 +93,13 @@ impl PoolFamilies {
         );
         registry.register("feed_answers", "Answers of the feed, by result", all.feed_answers.clone());
         registry.register("feed_bytes", "Bytes of the feed's answers", all.feed_bytes.clone());
+        registry.register(
+            "snapshot_loads",
+            "Snapshots looked for at a start, by result: loaded, absent, refused",
+            all.snapshot_loads.clone(),
+        );
+        registry.register("snapshot_writes", "Snapshots written, by result", all.snapshot_writes.clone());
+        registry.register("snapshot_bytes", "Size of the last snapshot written", all.snapshot_bytes.clone());
         registry.register("feed_pages", "Pages in the feed's answers", all.feed_pages.clone());
         registry.register(
             "load_reports",
@@ -117,6 +133,7 @@ impl PoolMetrics {
             (&self.families.names, number(index.names)),
             (&self.families.retired_slots, count(index.retired_slots)),
             (&self.families.pages, i64::from(pages)),
+            (&self.families.memory, count(index.memory_bytes)),
             (&self.families.version, number(version)),
             (&self.families.queue_length, count(queue_length)),
             (&self.families.workers_known, count(index.workers)),
@@ -138,12 +155,14 @@ impl PoolMetrics {
             &all.names,
             &all.retired_slots,
             &all.pages,
+            &all.memory,
             &all.version,
             &all.queue_length,
             &all.workers_known,
             &all.workers_up,
             &all.ready,
             &all.proxies,
+            &all.snapshot_bytes,
         ] {
             family.remove(&self.labels);
         }
@@ -171,6 +190,22 @@ impl PoolMetrics {
     pub fn load_report(&self, result: &'static str) {
         let labels = PoolResultLabels { pool: self.labels.pool.clone(), result };
         self.families.load_reports.get_or_create(&labels).inc();
+    }
+
+    /// A snapshot was looked for.
+    pub fn snapshot_load(&self, result: &'static str) {
+        let labels = PoolResultLabels { pool: self.labels.pool.clone(), result };
+        self.families.snapshot_loads.get_or_create(&labels).inc();
+    }
+
+    /// A snapshot of so many bytes was written, or none.
+    pub fn snapshot_write(&self, result: &'static str, bytes: usize) {
+        let labels = PoolResultLabels { pool: self.labels.pool.clone(), result };
+        self.families.snapshot_writes.get_or_create(&labels).inc();
+        if bytes > 0 {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            self.families.snapshot_bytes.get_or_create(&self.labels).set(bytes);
+        }
     }
 
     /// The feed answered with so many pages and bytes.

@@ -30,6 +30,7 @@ pub(super) struct WorkerFamilies {
     gaps: Family<OutcomeLabels, Counter>,
     replays: Family<OutcomeLabels, Counter>,
     resets: Family<ReasonLabels, Counter>,
+    snapshots: Family<OutcomeLabels, Counter>,
     connected: Family<WorkerLabels, Gauge>,
     refused: Family<ReasonLabels, Gauge>,
     health_checks: Family<OutcomeLabels, Counter>,
@@ -96,6 +97,11 @@ impl WorkerFamilies {
             "resets",
             "Times that all known of a worker became void, by reason",
             all.resets.clone(),
+        );
+        registry.register(
+            "snapshot_workers",
+            "Workers of a snapshot, by what became of what it said: resumed, void",
+            all.snapshots.clone(),
         );
         registry.register(
             "worker_connected",
@@ -216,6 +222,12 @@ impl WorkerMetrics {
     /// All that was known became void.
     pub fn reset(&self, cause: ResetCause) {
         self.families.resets.get_or_create(&self.reason(cause.as_str())).inc();
+    }
+
+    /// What a snapshot said of it holds, or is void.
+    pub fn snapshot(&self, holds: bool) {
+        let outcome = if holds { "resumed" } else { "void" };
+        self.families.snapshots.get_or_create(&self.outcome(outcome)).inc();
     }
 
     /// The connection stands, or is lost.

@@ -9,9 +9,10 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::config::{EventSource, Events, PoolConfig, Publisher, WorkerConfig};
-use crate::engine::{Doors, Poller, SILENCE, Source, Stream, Subscriber, Update};
+use crate::engine::{Applied, Doors, Poller, SILENCE, Source, Stream, Subscriber, Update};
 use crate::health::Checker;
 use crate::metrics::{Metrics, WorkerMetrics};
+use crate::snapshot::{Saved, SavedWorker};
 use crate::wire::Engine;
 
 /// Everything that runs. Clones are the same tasks.
@@ -27,6 +28,8 @@ pub(super) struct Joining {
     pub(super) metrics: WorkerMetrics,
     /// Tokens in a block, as the engine says where it has been asked.
     pub(super) block_size: Option<u32>,
+    /// What a snapshot says of it.
+    pub(super) saved: Option<SavedWorker>,
 }
 
 /// The workers of a pool, and what runs for each.
@@ -45,6 +48,7 @@ pub(super) struct Crew {
     members: HashMap<SocketAddr, Member>,
     /// Nobody works here any more, and nobody begins.
     stopped: bool,
+    saved: Saved,
 }
 
 /// A worker, and what runs for it.
@@ -62,8 +66,13 @@ pub(super) struct Change {
     pub(super) leaving: Vec<u64>,
     /// Those that come.
     pub(super) joining: Vec<Joining>,
-    /// Workers that are to be started.
-    coming: Vec<SocketAddr>,
+    /// Workers that are to be started, with the last batch that a snapshot knows of each rank.
+    coming: Vec<(SocketAddr, Vec<Option<Applied>>)>,
+}
+
+/// Those who stay with the crew: what a snapshot says goes to the owner, and must not be kept here.
+fn without_saved(joining: &[Joining]) -> Vec<Joining> {
+    joining.iter().map(|rank| Joining { saved: None, ..rank.clone() }).collect()
 }
 
 // === impl Tasks ===
@@ -101,6 +110,7 @@ impl Crew {
         updates: mpsc::Sender<Update>,
         tasks: Tasks,
         metrics: Arc<Metrics>,
+        saved: Saved,
     ) -> Self {
         Self {
             pool: config.name.clone(),
@@ -115,6 +125,7 @@ impl Crew {
             next_place: 0,
             members: HashMap::new(),
             stopped: false,
+            saved,
         }
     }
 
@@ -135,9 +146,11 @@ impl Crew {
                 continue;
             }
             let joining: Vec<_> = (0..worker.ranks()).map(|rank| self.joining(worker, rank)).collect();
-            change.joining.extend_from_slice(&joining);
-            change.coming.push(worker.address);
-            let member = Member { config: worker.clone(), joining, running: Vec::new() };
+            let lasts = joining.iter().map(|rank| rank.saved.as_ref().map(|saved| saved.last)).collect();
+            let member =
+                Member { config: worker.clone(), joining: without_saved(&joining), running: Vec::new() };
+            change.joining.extend(joining);
+            change.coming.push((worker.address, lasts));
             self.members.insert(worker.address, member);
         }
         change
@@ -147,25 +160,27 @@ impl Crew {
         let place = self.next_place;
         self.next_place += 1;
         let metrics = self.metrics.worker(&self.pool, &worker.address.to_string(), rank);
-        Joining { place, address: worker.address, rank, metrics, block_size: worker.block_size }
+        // A worker of which it is still to be found out where it publishes comes again.
+        let saved = worker.source.as_ref().and_then(|_| self.saved.take(worker.address, rank));
+        Joining { place, address: worker.address, rank, metrics, block_size: worker.block_size, saved }
     }
 
     /// Starts the workers that have come, once the pool knows them.
     pub(super) fn start(&mut self, change: &Change) {
-        for address in &change.coming {
+        for (address, lasts) in &change.coming {
             let Some(mut member) = self.members.remove(address) else { continue };
-            member.running = self.run(&member);
+            member.running = self.run(&member, lasts);
             self.members.insert(*address, member);
         }
     }
 
-    fn run(&self, member: &Member) -> Vec<AbortHandle> {
+    fn run(&self, member: &Member, lasts: &[Option<Applied>]) -> Vec<AbortHandle> {
         let Member { config, joining, .. } = member;
         let mut running = Vec::new();
         match &config.source {
             Some(EventSource::Published(publishers)) => {
-                let ranks = publishers.iter().zip(joining);
-                running.extend(ranks.map(|(publisher, rank)| self.subscribe(publisher, rank)));
+                let ranks = publishers.iter().zip(joining).zip(lasts);
+                running.extend(ranks.map(|((publisher, rank), last)| self.subscribe(publisher, rank, *last)));
             }
             Some(EventSource::Polled { url, .. }) => {
                 let name = format!("{}/{}", self.pool, config.address);
@@ -184,7 +199,7 @@ impl Crew {
         running
     }
 
-    fn subscribe(&self, publisher: &Publisher, rank: &Joining) -> AbortHandle {
+    fn subscribe(&self, publisher: &Publisher, rank: &Joining, last: Option<Applied>) -> AbortHandle {
         let Joining { place, address, rank, metrics, .. } = rank;
         let events = match publisher.events.clone() {
             Events::Dial(endpoint) => Stream::Dial(endpoint),
@@ -194,6 +209,7 @@ impl Crew {
             engine: self.engine,
             events,
             replay: publisher.replay.clone(),
+            last,
             replay_timeout: self.replay_timeout,
             silence: SILENCE,
         };

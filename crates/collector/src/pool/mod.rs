@@ -25,14 +25,14 @@ use self::crew::Crew;
 pub use self::crew::Tasks;
 use self::owner::{Ask, Owner};
 pub use self::refusal::Refusal;
-use self::reports::Listed;
 pub(crate) use self::roll::{MAX_RANKS, Roll};
 use crate::config::{PoolConfig, WorkerConfig};
 use crate::engine::{News, Update};
 use crate::feed::Answer;
 use crate::fleet::Fleet;
-use crate::inspect::{ByTier, Explanation, PoolReport, Question, WorkerReport};
+use crate::inspect::{ByTier, Explanation, PoolReport, Question};
 use crate::metrics::{Metrics, PoolMetrics, WorkerMetrics};
+use crate::snapshot::{Keeper, SavedWorker};
 
 /// Updates that may wait for the owner. Each may hold a batch.
 const UPDATES: usize = 256;
@@ -100,18 +100,21 @@ pub struct PoolEnded;
 
 impl Pool {
     /// Starts a pool: its owner, and a subscriber for each rank of each worker. They run as `tasks`.
+    /// `snapshots`: who keeps what another collector knew of it.
     pub fn start(
         config: &PoolConfig,
         ready_timeout: Duration,
         metrics: &Arc<Metrics>,
         tasks: &Tasks,
+        snapshots: Option<&Keeper>,
     ) -> Self {
         let (updates, inbox) = mpsc::channel(UPDATES);
         let (asks, asked) = mpsc::channel(ASKS);
-        let mut crew = Crew::new(config, updates, tasks.clone(), Arc::clone(metrics));
+        let pool_metrics = metrics.pool(&config.name);
+        let saved = snapshots.map(|keeper| keeper.load(config, &pool_metrics)).unwrap_or_default();
+        let mut crew = Crew::new(config, updates, tasks.clone(), Arc::clone(metrics), saved);
         let roll = Roll::new(config.name.clone(), config.workers.clone(), config.discover.is_some());
         let mut change = crew.change(&config.workers);
-        let pool_metrics = metrics.pool(&config.name);
         let joining = std::mem::take(&mut change.joining);
         let owner = Owner::new(config, ready_timeout, inbox, asked, pool_metrics.clone(), joining);
         let view = owner.view();
@@ -205,6 +208,24 @@ impl Pool {
         &self.config.name
     }
 
+    /// Its configuration, without the workers.
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// What is known of its workers, for a snapshot: one after another, each as it is then.
+    ///
+    /// # Errors
+    ///
+    /// The collector stops.
+    pub(crate) async fn save(&self) -> Result<Vec<SavedWorker>, PoolEnded> {
+        let mut workers = Vec::new();
+        for place in self.ask(Ask::Places).await? {
+            workers.extend(self.ask(|reply| Ask::Save(place, reply)).await?);
+        }
+        Ok(workers)
+    }
+
     /// How far it is, now and from now on.
     pub fn view(&self) -> watch::Receiver<View> {
         self.view.clone()
@@ -253,10 +274,13 @@ impl Pool {
                 break (listed, counts, stats);
             }
         };
-        let workers = listed.into_iter().map(|Listed { slot, report }| {
-            let blocks = slot.and_then(|slot| counts.get(&slot).copied()).unwrap_or_default();
-            WorkerReport { blocks, ..report }
-        });
+        let mut workers = Vec::with_capacity(listed.len());
+        for worker in listed {
+            let blocks = worker.slot.and_then(|slot| counts.get(&slot).copied()).unwrap_or_default();
+            let stats = self.ask(|reply| Ask::WorkerStats(worker.place, reply)).await?;
+            workers.push(worker.with(blocks, stats));
+        }
+        let memory_bytes = stats.index.memory_bytes as u64;
         Ok(PoolReport {
             pool: self.name().to_owned(),
             engine: self.config.engine.to_string(),
@@ -267,7 +291,9 @@ impl Pool {
             orphans: stats.index.orphans,
             names: stats.index.names,
             pages: stats.pages,
-            workers: workers.collect(),
+            memory_bytes,
+            memory_bytes_per_block: memory_bytes.checked_div(stats.index.nodes as u64),
+            workers,
         })
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
 use warmroute_index::event::Event;
-use warmroute_index::{EventError, Index, IndexError, Options, WorkerId, WorkerIdentity};
+use warmroute_index::{EventError, Index, IndexError, Options, WorkerId, WorkerIdentity, WorkerStats};
 use warmroute_routing::feed::Request;
 use warmroute_routing::hash::Namespace;
 use warmroute_routing::page::PageBits;
@@ -24,6 +24,7 @@ use crate::engine::{News, Update};
 use crate::feed::{self, Answer};
 use crate::inspect::{Explanation, Question};
 use crate::metrics::PoolMetrics;
+use crate::snapshot::SavedWorker;
 use crate::wire::{Engine, Unsupported};
 
 /// Updates that are applied before questions are looked at again.
@@ -47,6 +48,12 @@ pub(super) enum Ask {
     List(oneshot::Sender<Vec<Listed>>),
     /// The blocks of some pages.
     Count(Range<u32>, oneshot::Sender<Census>),
+    /// What the index knows of a worker; nothing of one that has left.
+    WorkerStats(u64, oneshot::Sender<WorkerStats>),
+    /// The places of all workers.
+    Places(oneshot::Sender<Vec<u64>>),
+    /// What is known of a worker.
+    Save(u64, oneshot::Sender<Option<SavedWorker>>),
     /// How large everything is.
     Stats(oneshot::Sender<PoolStats>),
 }
@@ -162,11 +169,13 @@ impl Owner {
         // What comes of a worker that has left is nobody's.
         let Some(row) = self.roster.get_mut(update.worker) else { return };
         match update.news {
-            News::Events(events) => {
+            News::Events(applied, events) => {
+                row.last = applied;
                 for event in &events {
                     self.apply_event(update.worker, event);
                 }
             }
+            News::Resumed => self.resume(update.worker),
             News::Reset(_) => {
                 row.reset();
                 self.index.reset_worker(row.id);
@@ -190,10 +199,42 @@ impl Owner {
         }
     }
 
+    /// What a snapshot says of a worker holds.
+    fn resume(&mut self, place: u64) {
+        let Some(row) = self.roster.get_mut(place) else { return };
+        let Some(saved) = row.saved.take() else { return };
+        let restored = self.index.restore_worker(row.id, &saved.cache);
+        row.metrics.snapshot(restored.is_ok());
+        match restored {
+            Ok(()) => {
+                row.last = Some(saved.last);
+                row.has_fitted();
+            }
+            // It was looked through when it was read. What is known is too little then, and never too much.
+            Err(error) => warn!(pool = %self.name, worker = row.name(), %error, "a snapshot is left out"),
+        }
+    }
+
+    /// What is known of a worker, for a snapshot; none where that is nothing, or not all of it can be kept.
+    fn save(&self, place: u64) -> Option<SavedWorker> {
+        let row = self.roster.get(place)?;
+        if let Some(saved) = &row.saved {
+            return Some(saved.clone());
+        }
+        if row.refusal.is_some() || row.untold_adapters {
+            return None;
+        }
+        let (last, cache) = (row.last?, self.index.save_worker(row.id)?.into());
+        Some(SavedWorker { address: row.address, rank: row.rank, last, cache })
+    }
+
     fn apply_event(&mut self, place: u64, event: &Event) {
         let Some(row) = self.roster.get_mut(place) else { return };
         if matches!(row.refusal, Some(Refusal::Unsupported(_))) {
             return;
+        }
+        if let Event::Stored(stored) = event {
+            row.untold_adapters |= stored.lora.is_some() && !self.engine.removals_tell_adapters();
         }
         let result = self.index.apply(row.id, event);
         row.metrics.event(event, &result);
@@ -339,6 +380,17 @@ impl Owner {
             }
             Ask::Count(pages, reply) => {
                 let _ = reply.send(Census::take(&mut self.index, pages));
+            }
+            Ask::WorkerStats(place, reply) => {
+                let row = self.roster.get(place);
+                let stats = row.and_then(|row| self.index.worker_stats(row.id));
+                let _ = reply.send(stats.unwrap_or_default());
+            }
+            Ask::Places(reply) => {
+                let _ = reply.send(self.roster.places());
+            }
+            Ask::Save(place, reply) => {
+                let _ = reply.send(self.save(place));
             }
             Ask::Stats(reply) => {
                 let _ = reply.send(self.stats());

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use warmroute_index::Index;
+use warmroute_index::{Index, WorkerStats};
+use warmroute_routing::Tier;
 use warmroute_routing::hash::Namespace;
 use warmroute_routing::page::{Generation, Page, Slot};
 use warmroute_routing::pool::WorkerState;
 
 use super::roster::Roster;
-use crate::inspect::{ByTier, Explanation, Question, WorkerExplanation, WorkerReport, depths};
+use crate::inspect::{ByTier, Explanation, GroupReport, Question, WorkerExplanation, WorkerReport, depths};
 
 /// A part of an index's pages, counted.
 #[derive(Clone, Debug)]
@@ -23,8 +24,26 @@ pub(super) struct Census {
 /// A worker's report, and the slot whose blocks are still to be counted.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
+    pub(super) place: u64,
     pub(super) slot: Option<Slot>,
     pub(super) report: WorkerReport,
+}
+
+// === impl Listed ===
+
+impl Listed {
+    /// The report with what the index knows of the worker.
+    pub(super) fn with(self, blocks: ByTier, stats: WorkerStats) -> WorkerReport {
+        let WorkerStats { unpublished, orphans, by_group, .. } = stats;
+        let groups = by_group.into_iter().map(|(group, counts)| {
+            let mut names = ByTier::default();
+            for (tier, count) in Tier::ALL.into_iter().zip(counts) {
+                *names.of(tier) = count;
+            }
+            GroupReport { group: group.0, names }
+        });
+        WorkerReport { blocks, unpublished, orphans, groups: groups.collect(), ..self.report }
+    }
 }
 
 // === impl Census ===
@@ -49,7 +68,9 @@ impl Census {
 /// Every worker, without its blocks.
 pub(super) fn list(roster: &Roster, index: &Index) -> Vec<Listed> {
     let slots: HashMap<_, _> = index.workers().map(|(id, _, slot)| (id, slot)).collect();
-    let rows = roster.rows().map(|row| Listed {
+    let rows = roster.places().into_iter().filter_map(|place| Some((place, roster.get(place)?)));
+    let rows = rows.map(|(place, row)| Listed {
+        place,
         slot: slots.get(&row.id).copied(),
         report: WorkerReport {
             worker: row.address.to_string(),
@@ -59,6 +80,10 @@ pub(super) fn list(roster: &Roster, index: &Index) -> Vec<Listed> {
             healthy: row.healthy,
             refused: row.refusal.map(|refusal| refusal.to_string()),
             blocks: ByTier::default(),
+            unpublished: 0,
+            orphans: 0,
+            groups: Vec::new(),
+            last_batch: row.last.map(|last| last.seq),
             received: row.metrics.received(),
         },
     });
@@ -85,7 +110,7 @@ pub(super) fn explain(
             let (worker, rank) = (row.address.to_string(), u32::from(row.rank));
             let depths = held.get(&(worker.clone(), rank)).copied();
             let mut cached_blocks = ByTier::default();
-            for tier in warmroute_routing::Tier::ALL {
+            for tier in Tier::ALL {
                 *cached_blocks.of(tier) = depths.map_or(0, |depths| u64::from(depths.within(tier)));
             }
             let deepest = depths.map_or(0, |depths| u64::from(depths.any()));

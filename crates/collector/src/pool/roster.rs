@@ -9,7 +9,9 @@ use warmroute_routing::pool::{Worker, WorkerState};
 
 use super::Refusal;
 use super::crew::Joining;
+use crate::engine::Applied;
 use crate::metrics::WorkerMetrics;
+use crate::snapshot::SavedWorker;
 
 /// The workers. A place is given once: what is told of one that has left reaches nobody.
 #[derive(Debug, Default)]
@@ -30,6 +32,12 @@ pub(super) struct Row {
     /// Whether it answers its health checks; `None` before that is known.
     pub(super) healthy: Option<bool>,
     settled: bool,
+    /// The last batch that the index knows of it.
+    pub(super) last: Option<Applied>,
+    /// What a snapshot says of it, as long as its engine has not shown whether that holds.
+    pub(super) saved: Option<SavedWorker>,
+    /// Adapters have been seen whose removals do not tell them: what is known is not all in the index.
+    pub(super) untold_adapters: bool,
     /// Why nothing of it is indexed.
     pub(super) refusal: Option<Refusal>,
     /// Whether a block of the pool's size has come since the last reset.
@@ -43,7 +51,7 @@ pub(super) struct Row {
 impl Roster {
     /// Takes in a worker that the index knows as `id`.
     pub(super) fn join(&mut self, joining: Joining, id: WorkerId) {
-        let Joining { place, address, rank, metrics, .. } = joining;
+        let Joining { place, address, rank, metrics, saved, .. } = joining;
         let row = Row {
             id,
             address,
@@ -52,6 +60,9 @@ impl Roster {
             connected: None,
             healthy: None,
             settled: false,
+            last: None,
+            saved,
+            untold_adapters: false,
             refusal: None,
             fits: false,
             complained: false,
@@ -67,9 +78,19 @@ impl Roster {
         Some(row)
     }
 
-    /// The worker at a place.
+    /// The worker at a place, to change it.
     pub(super) fn get_mut(&mut self, place: u64) -> Option<&mut Row> {
         self.rows.get_mut(&place)
+    }
+
+    /// The worker at a place.
+    pub(super) fn get(&self, place: u64) -> Option<&Row> {
+        self.rows.get(&place)
+    }
+
+    /// Every place.
+    pub(super) fn places(&self) -> Vec<u64> {
+        self.rows.keys().copied().collect()
     }
 
     /// The workers, in the order of their places.
@@ -144,6 +165,11 @@ impl Row {
 
     /// Nothing is known of it any more: perhaps another process answers now.
     pub(super) fn reset(&mut self) {
+        if self.saved.take().is_some() {
+            self.metrics.snapshot(false);
+        }
+        self.last = None;
+        self.untold_adapters = false;
         self.fits = false;
         self.refuse(None);
     }

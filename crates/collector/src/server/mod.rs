@@ -22,6 +22,7 @@ use tracing::{debug, info, warn};
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::pool::Tasks;
+use crate::snapshot::Keeper;
 
 use self::pools::Pools;
 pub use self::pools::{Load, Reloader};
@@ -36,6 +37,7 @@ pub struct Server {
     state: AppState,
     stopping: watch::Sender<bool>,
     tasks: Tasks,
+    snapshots: Option<Keeper>,
     /// The address of the configuration.
     listen: SocketAddr,
 }
@@ -61,15 +63,22 @@ impl Server {
         let (stopping, stopped) = watch::channel(false);
         let state =
             AppState { pools: Pools::default(), metrics: Arc::new(Metrics::new()), stopping: stopped };
-        let server = Self { listener, state, stopping, tasks: Tasks::default(), listen: config.listen };
+        let snapshots = config.snapshots.clone().map(Keeper::new);
+        let tasks = Tasks::default();
+        let server = Self { listener, state, stopping, tasks, snapshots, listen: config.listen };
         server.reloader().start(config);
+        if let Some(keeper) = server.snapshots.clone() {
+            let pools = server.state.pools.clone();
+            server.tasks.spawn(keeper.run(move || pools.all()));
+        }
         Ok(server)
     }
 
     /// What takes over new configurations while it serves.
     pub fn reloader(&self) -> Reloader {
         let AppState { pools, metrics, .. } = &self.state;
-        Reloader::new(pools.clone(), Arc::clone(metrics), self.tasks.clone(), self.listen)
+        let (tasks, snapshots) = (self.tasks.clone(), self.snapshots.clone());
+        Reloader::new(pools.clone(), Arc::clone(metrics), tasks, snapshots, self.listen)
     }
 
     /// The address, with the port that was taken for port 0.
@@ -81,13 +90,14 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is done; then ends long polls, lets requests end, and ends everything.
+    /// Serves until `stop` is done; then ends long polls, lets requests end, keeps what is known, and ends everything.
     ///
     /// # Errors
     ///
     /// The listener has failed.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
-        let Self { listener, state, stopping, tasks, .. } = self;
+        let Self { listener, state, stopping, tasks, snapshots, .. } = self;
+        let pools = state.pools.clone();
         let mut stopped = state.stopping.clone();
         let app = router(state);
         // An answer's last bytes must not wait until the first are acknowledged: that is how fresh an index is.
@@ -108,6 +118,9 @@ impl Server {
                 Ok(())
             }
         };
+        if let Some(keeper) = snapshots {
+            keeper.write_all(pools.all()).await;
+        }
         tasks.shutdown().await;
         result
     }

@@ -11,6 +11,7 @@ use crate::config::{Config, PoolConfig};
 use crate::discovery;
 use crate::metrics::Metrics;
 use crate::pool::{Pool, PoolEnded, Tasks};
+use crate::snapshot::Keeper;
 
 /// The pools, by name. Clones are the same pools.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,7 @@ pub struct Reloader {
     pools: Pools,
     metrics: Arc<Metrics>,
     tasks: Tasks,
+    snapshots: Option<Keeper>,
     /// The address of the configuration that the collector started with.
     listen: SocketAddr,
 }
@@ -50,12 +52,18 @@ impl Pools {
 // === impl Reloader ===
 
 impl Reloader {
-    pub(super) fn new(pools: Pools, metrics: Arc<Metrics>, tasks: Tasks, listen: SocketAddr) -> Self {
-        Self { pools, metrics, tasks, listen }
+    pub(super) fn new(
+        pools: Pools,
+        metrics: Arc<Metrics>,
+        tasks: Tasks,
+        snapshots: Option<Keeper>,
+        listen: SocketAddr,
+    ) -> Self {
+        Self { pools, metrics, tasks, snapshots, listen }
     }
 
     /// Takes over a configuration. A pool goes on where only its workers change, and a worker where nothing of it does;
-    /// everything else begins anew. The address to listen at cannot change.
+    /// everything else begins anew. The address to listen at and the place of snapshots cannot change.
     ///
     /// # Errors
     ///
@@ -63,6 +71,9 @@ impl Reloader {
     pub async fn apply(&self, config: &Config) -> Result<(), PoolEnded> {
         if config.listen != self.listen {
             warn!(from = %self.listen, to = %config.listen, "`listen` changes at the next start only");
+        }
+        if config.snapshots.as_ref() != self.snapshots.as_ref().map(Keeper::config) {
+            warn!("`snapshots` changes at the next start only");
         }
         for pool in self.pools.all() {
             if config.pools.iter().all(|other| other.name != pool.name()) {
@@ -94,7 +105,8 @@ impl Reloader {
     }
 
     fn start_pool(&self, config: &PoolConfig, ready_timeout: Duration) {
-        let pool = Pool::start(config, ready_timeout, &self.metrics, &self.tasks);
+        let snapshots = self.snapshots.as_ref();
+        let pool = Pool::start(config, ready_timeout, &self.metrics, &self.tasks, snapshots);
         let PoolConfig { engine, block_size, discover, .. } = config;
         self.tasks.spawn(discovery::run(pool.clone(), *engine, *block_size, discover.clone()));
         self.pools.insert(pool);

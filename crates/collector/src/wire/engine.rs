@@ -51,6 +51,12 @@ impl Engine {
         matches!(self, Self::Vllm | Self::Sglang)
     }
 
+    /// Whether a removal tells which adapter's block it removes. Where it does not, the adapters that have been seen are
+    /// part of what is known.
+    pub fn removals_tell_adapters(self) -> bool {
+        self != Self::Sglang
+    }
+
     /// Whether a block's name says what comes before it. Then one name that stands for two blocks is a sign of a
     /// release that is not understood.
     pub fn names_are_chained(self) -> bool {

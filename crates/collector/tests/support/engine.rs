@@ -126,6 +126,13 @@ impl FakeEngine {
         self.buffer.lock().unwrap().clear();
     }
 
+    /// Forgets the batches kept for replays, but for the last.
+    pub fn forget_all_but_the_last(&mut self) {
+        let mut buffer = self.buffer.lock().unwrap();
+        let first = buffer.len().saturating_sub(1);
+        buffer.drain(..first);
+    }
+
     /// Sends frames as they are.
     pub async fn send_raw(&mut self, frames: &[&[u8]]) {
         self.publisher.as_mut().unwrap().send(message_of(frames)).await.unwrap();

@@ -28,7 +28,12 @@ pub struct Collector {
 impl Collector {
     /// One pool `llama` with blocks of 2 tokens; `workers` are the entries of its list, in YAML.
     pub async fn start(workers: &[String], options: &str) -> Self {
-        let config = config(workers, options);
+        Self::start_with("", workers, options).await
+    }
+
+    /// The same with `top` as lines of the configuration itself.
+    pub async fn start_with(top: &str, workers: &[String], options: &str) -> Self {
+        let config = config_with(top, workers, options);
         let server = Server::start(&config).await.unwrap();
         let url = format!("http://{}", server.address().unwrap());
         let reloader = server.reloader();
@@ -75,10 +80,14 @@ impl Collector {
 
 /// One pool `llama` with blocks of 2 tokens.
 fn config(workers: &[String], options: &str) -> Config {
+    config_with("", workers, options)
+}
+
+fn config_with(top: &str, workers: &[String], options: &str) -> Config {
     // Most workers here have an address that nobody answers at.
     let health = if options.contains("health_interval_ms") { "" } else { "health_interval_ms: 0" };
     let text = format!(
-        "listen: 127.0.0.1:0\nready_timeout_ms: 15000\npools:\n  - name: llama\n    block_size: 2\n    \
+        "listen: 127.0.0.1:0\nready_timeout_ms: 15000\n{top}\npools:\n  - name: llama\n    block_size: 2\n    \
          expected_blocks: 40\n    {options}\n    {health}\n    workers: [{}]\n",
         workers.join(", ")
     );

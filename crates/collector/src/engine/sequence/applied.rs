@@ -6,11 +6,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::step::Frame;
 
-/// A batch that was applied.
+/// A batch that was applied: its number, and what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Applied {
-    pub(super) seq: u64,
-    fingerprint: u64,
+pub struct Applied {
+    /// Its number.
+    pub seq: u64,
+    /// XXH3 of its payload.
+    pub fingerprint: u64,
 }
 
 /// The batches that replays brought since the live stream was last in step, ascending.

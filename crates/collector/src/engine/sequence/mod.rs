@@ -29,7 +29,8 @@ mod applied;
 mod held;
 mod step;
 
-use self::applied::{Applied, Replayed};
+pub use self::applied::Applied;
+use self::applied::Replayed;
 use self::held::Held;
 pub(super) use self::step::{Frame, Step};
 pub use self::step::{GapOutcome, ReplayOutcome, ResetCause};
@@ -42,6 +43,8 @@ pub(crate) struct Sequence {
     first_seq: u64,
     /// The last batch applied. None: nothing is known of the worker.
     last: Option<Applied>,
+    /// The last batch was applied by a process before this one: it is still to be seen whether it is the engine's.
+    resuming: bool,
     replay: Option<Replay>,
     /// Batches that replays brought and the live stream may bring too.
     replayed: Replayed,
@@ -95,11 +98,23 @@ impl Sequence {
             can_replay,
             first_seq,
             last: None,
+            resuming: false,
             replay: None,
             replayed: Replayed::default(),
             backing_off: false,
             in_a_row: 0,
             incomplete: false,
+        }
+    }
+
+    /// Nothing received yet, but a process before this one has applied everything up to a batch, and kept it.
+    ///
+    /// Whether the engine is still the same is asked as after a lost connection: its replay must begin with that very batch.
+    /// [`Step::Resumed`] says so; a reset says otherwise. One of them comes before any batch.
+    pub(crate) fn resume(&mut self, last: Applied) {
+        if self.can_replay && self.last.is_none() {
+            self.last = Some(last);
+            self.resuming = true;
         }
     }
 
@@ -176,6 +191,9 @@ impl Sequence {
             }
             (Purpose::Gap | Purpose::Reconnect, Some(last)) if first && frame.seq == last.seq => {
                 if last.is(frame) {
+                    if std::mem::take(&mut self.resuming) {
+                        steps.push(Step::Resumed);
+                    }
                     return;
                 }
                 // Another process has counted as far as this one had.
@@ -263,7 +281,7 @@ impl Sequence {
             self.apply(frame, steps);
         } else if frame.seq > next {
             self.gap(last, frame, steps);
-        } else if !self.replayed.has(&frame) {
+        } else if !last.is(&frame) && !self.replayed.has(&frame) {
             self.restart(frame, steps);
         }
     }
@@ -339,12 +357,14 @@ impl Sequence {
     }
 
     fn apply(&mut self, frame: Frame, steps: &mut Vec<Step>) {
-        self.last = Some(Applied::of(&frame));
-        steps.push(Step::Apply(frame.payload));
+        let applied = Applied::of(&frame);
+        self.last = Some(applied);
+        steps.push(Step::Apply(applied, frame.payload));
     }
 
     fn forget(&mut self, cause: ResetCause, steps: &mut Vec<Step>) {
         self.last = None;
+        self.resuming = false;
         self.replayed.clear();
         steps.push(Step::Reset(cause));
     }

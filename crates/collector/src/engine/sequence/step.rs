@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::applied::Applied;
+
 /// A numbered batch, still encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -13,7 +15,9 @@ pub(crate) struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Apply a batch.
-    Apply(Bytes),
+    Apply(Applied, Bytes),
+    /// The batch that [`Sequence::resume`](super::Sequence::resume) named is the engine's: what is known up to it holds.
+    Resumed,
     /// Forget all that is known of the worker.
     Reset(ResetCause),
     /// Ask the engine for its batches from this number on, and drop a replay that is still under way.

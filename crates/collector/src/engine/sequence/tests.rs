@@ -10,6 +10,11 @@ fn frame(run: u8, seq: u64) -> Frame {
     Frame { seq, payload: Bytes::from(vec![run, seq as u8]) }
 }
 
+fn apply(run: u8, seq: u64) -> Step {
+    let frame = frame(run, seq);
+    Step::Apply(Applied::of(&frame), frame.payload)
+}
+
 /// A sequence that is fed and keeps what it would have applied.
 struct Driver {
     sequence: Sequence,
@@ -23,6 +28,7 @@ struct Driver {
     gaps: Vec<GapOutcome>,
     replays: Vec<ReplayOutcome>,
     retries: usize,
+    resumed: usize,
 }
 
 impl Driver {
@@ -36,6 +42,7 @@ impl Driver {
             gaps: vec![],
             replays: vec![],
             retries: 0,
+            resumed: 0,
         }
     }
 
@@ -44,7 +51,8 @@ impl Driver {
         feed(&mut self.sequence, &mut steps);
         for step in steps {
             match step {
-                Step::Apply(payload) => self.known.push((payload[0], payload[1])),
+                Step::Apply(_, payload) => self.known.push((payload[0], payload[1])),
+                Step::Resumed => self.resumed += 1,
                 Step::Reset(cause) => {
                     self.known.clear();
                     self.resets.push(cause);
@@ -376,12 +384,71 @@ fn what_waits_for_a_replay_is_bounded() {
     }
     steps.clear();
     sequence.replay_ended(true, &mut steps);
-    let applied = steps.iter().filter(|step| matches!(step, Step::Apply(_))).count();
+    let applied = steps.iter().filter(|step| matches!(step, Step::Apply(..))).count();
     assert_eq!(applied, 2);
     // The batches that were dropped are a gap for the next one.
     steps.clear();
     sequence.live(big(4), &mut steps);
     assert_eq!(steps, [Step::Replay { from: 1 }]);
+}
+
+/// A sequence that goes on from what another process has applied, batches 0 to `last` of the engine's first run.
+fn resumed(last: u64) -> Driver {
+    let mut driver = Driver::new(true);
+    driver.sequence.resume(Applied::of(&frame(1, last)));
+    driver.known = (0..=last).map(|seq| (1, seq as u8)).collect();
+    driver.connected().asks(Some(last))
+}
+
+#[test]
+fn what_another_process_has_applied_holds_if_the_engine_still_has_its_last_batch() {
+    let driver = resumed(3).live(1, [6]).replayed(1, 3..7).ended().live(1, [7]);
+    assert_eq!(driver.resumed, 1);
+    driver.knows(1, 0..8).was_reset(&[]);
+    let idle = resumed(3).replayed(1, [3]).ended().live(1, [4]);
+    assert_eq!(idle.resumed, 1);
+    idle.knows(1, 0..5).was_reset(&[]);
+}
+
+#[test]
+fn what_another_process_has_applied_is_void_if_the_engine_is_another() {
+    // It has counted further, and its batch of that number is another one.
+    let driver = resumed(3).replayed(2, [3]).asks(Some(0)).replayed(2, 0..6).ended();
+    assert_eq!(driver.resumed, 0);
+    driver.knows(2, 0..6).was_reset(&[ResetCause::Restart]);
+    // It has not counted so far.
+    let driver = resumed(3).ended().asks(Some(0)).replayed(2, 0..2).ended();
+    assert_eq!(driver.resumed, 0);
+    driver.knows(2, 0..2).was_reset(&[ResetCause::Restart]);
+    // It does not tell.
+    let driver = resumed(3).live(2, [4]).failed();
+    assert_eq!(driver.resumed, 0);
+    driver.was_reset(&[ResetCause::Reconnect]);
+}
+
+#[test]
+fn what_another_process_has_applied_is_void_if_the_replay_does_not_reach_back_to_it() {
+    let driver = resumed(3).replayed(1, 5..8).ended();
+    assert_eq!(driver.resumed, 0);
+    driver.knows(1, 5..8).was_reset(&[ResetCause::Gap]);
+}
+
+#[test]
+fn a_connection_that_is_lost_meanwhile_is_asked_again() {
+    let driver = resumed(3).failed().connected();
+    assert_eq!(driver.resumed, 0);
+    let driver = resumed(3).connected().asks(Some(3)).replayed(1, 3..5).ended();
+    assert_eq!(driver.resumed, 1);
+    driver.knows(1, 0..5).was_reset(&[]);
+}
+
+#[test]
+fn without_a_replay_nothing_is_taken_over() {
+    let mut driver = Driver::new(false);
+    driver.sequence.resume(Applied::of(&frame(1, 3)));
+    let driver = driver.connected().live(1, [4]);
+    assert_eq!((driver.resumed, driver.requests), (0, 0));
+    driver.knows(1, [4]).was_reset(&[]);
 }
 
 mod every_order {
@@ -393,6 +460,8 @@ mod every_order {
     #[derive(Clone, Debug)]
     enum Move {
         Publish,
+        /// The last batch comes again.
+        Duplicate,
         Lose,
         Restart,
         Reconnect,
@@ -405,6 +474,7 @@ mod every_order {
     fn any_move() -> impl Strategy<Value = Move> {
         prop_oneof![
             6 => Just(Move::Publish),
+            1 => Just(Move::Duplicate),
             2 => Just(Move::Lose),
             1 => Just(Move::Restart),
             1 => Just(Move::Reconnect),
@@ -437,6 +507,7 @@ mod every_order {
                         }
                         next += 1;
                     }
+                    Move::Duplicate if connected && next > 0 => driver = driver.live(run, [next - 1]),
                     Move::Lose => next += 1,
                     Move::Restart if window == u64::MAX => {
                         (run, next) = (run.wrapping_add(1), 0);
@@ -472,7 +543,7 @@ mod every_order {
                     }
                     Move::Retry => driver = driver.retry(),
                     Move::Probe => driver = driver.with(Sequence::probe),
-                    Move::ReplayFail | Move::Restart => {}
+                    Move::ReplayFail | Move::Restart | Move::Duplicate => {}
                 }
                 for pair in driver.known.windows(2) {
                     prop_assert_eq!((pair[0].0, pair[0].1.wrapping_add(1)), (pair[1].0, pair[1].1));
@@ -512,13 +583,13 @@ fn an_engine_that_counts_from_one_has_nothing_before_it() {
     let mut sequence = Sequence::new(true, 1);
     let mut steps = vec![];
     sequence.live(frame(1, 1), &mut steps);
-    assert_eq!(steps, [Step::Apply(frame(1, 1).payload)]);
+    assert_eq!(steps, [apply(1, 1)]);
     let mut sequence = Sequence::new(true, 1);
     steps.clear();
     sequence.live(frame(1, 2), &mut steps);
     sequence.replayed(&frame(1, 1), &mut steps);
     sequence.replay_ended(true, &mut steps);
-    let applied = [1, 2].map(|seq| Step::Apply(frame(1, seq).payload));
+    let applied = [1, 2].map(|seq| apply(1, seq));
     let [first, second] = applied;
     let whole = Step::Replayed(ReplayOutcome::Complete);
     assert_eq!(steps, [Step::Replay { from: 0 }, first, whole, second]);
