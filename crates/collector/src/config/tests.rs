@@ -65,6 +65,22 @@ pools:
 }
 
 #[test]
+fn snapshots_are_kept_where_a_directory_is_named() {
+    assert_eq!(Config::parse(DOCUMENTED).unwrap().snapshots, None);
+    let text = |snapshots: &str| with("pools:", &format!("snapshots: {snapshots}\npools:"));
+    let of = |snapshots: &str| Config::parse(&text(snapshots)).unwrap().snapshots.unwrap();
+    let kept = of("{directory: /var/lib/w}");
+    assert_eq!((kept.directory.to_str(), kept.interval), (Some("/var/lib/w"), Duration::from_secs(30)));
+    assert_eq!(of("{directory: d, interval_ms: 500}").interval, Duration::from_millis(500));
+    assert!(refusal(&text("{directory: ''}")).starts_with("snapshots.directory: write a directory's path"));
+    assert!(
+        refusal(&text("{directory: d, interval_ms: 9}"))
+            .starts_with("snapshots.interval_ms: 9: write a number")
+    );
+    assert!(refusal(&text("{interval_ms: 900}")).contains("directory"));
+}
+
+#[test]
 fn an_unknown_field_or_a_wrong_type_is_named_by_its_path() {
     let message = refusal(&with("block_size: 16", "block_sise: 16"));
     assert!(message.contains("pools[0]") && message.contains("block_sise"), "{message}");

@@ -68,7 +68,7 @@ pub(super) fn encode(pool: &PoolConfig, workers: &[SavedWorker]) -> Vec<u8> {
 }
 
 /// The workers of a snapshot that is the pool's.
-pub(super) fn decode(bytes: Bytes, pool: &PoolConfig) -> Result<Vec<SavedWorker>, SnapshotError> {
+pub(super) fn decode(bytes: &Bytes, pool: &PoolConfig) -> Result<Vec<SavedWorker>, SnapshotError> {
     let body = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or(SnapshotError::Foreign)?;
     let (content, checksum) = bytes.split_at_checked(body).ok_or(SnapshotError::Foreign)?;
     let mut reader = Reader::new(content);
@@ -89,7 +89,7 @@ pub(super) fn decode(bytes: Bytes, pool: &PoolConfig) -> Result<Vec<SavedWorker>
     if (name.as_str(), engine.as_str(), block_size) != (&pool.name, pool.engine.as_str(), pool.block_size) {
         return Err(SnapshotError::OtherPool { pool: name, engine, block_size });
     }
-    let workers = read_workers(&mut reader, &bytes).ok_or(SnapshotError::Damaged)?;
+    let workers = read_workers(&mut reader, bytes).ok_or(SnapshotError::Damaged)?;
     if !reader.is_empty() || workers.iter().any(|worker| Index::check_saved(&worker.cache).is_err()) {
         return Err(SnapshotError::Damaged);
     }
@@ -156,15 +156,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let (pool, workers) = (pool("llama", 2), workers());
-        assert_eq!(decode(encode(&pool, &workers).into(), &pool).unwrap(), workers);
-        assert_eq!(decode(encode(&pool, &[]).into(), &pool).unwrap(), []);
+        assert_eq!(decode(&encode(&pool, &workers).into(), &pool).unwrap(), workers);
+        assert_eq!(decode(&encode(&pool, &[]).into(), &pool).unwrap(), []);
     }
 
     #[test]
     fn a_snapshot_of_another_pool_is_refused() {
         let bytes = Bytes::from(encode(&pool("llama", 2), &workers()));
         for other in [pool("other", 2), pool("llama", 4)] {
-            let error = decode(bytes.clone(), &other).unwrap_err();
+            let error = decode(&bytes, &other).unwrap_err();
             assert!(matches!(error, SnapshotError::OtherPool { .. }), "{error}");
         }
     }
@@ -174,17 +174,17 @@ mod tests {
         let pool = pool("llama", 2);
         let whole = encode(&pool, &workers());
         for len in 0..whole.len() {
-            assert!(decode(Bytes::copy_from_slice(&whole[..len]), &pool).is_err(), "{len}");
+            assert!(decode(&Bytes::copy_from_slice(&whole[..len]), &pool).is_err(), "{len}");
         }
         for place in 0..whole.len() {
             let mut changed = whole.clone();
             changed[place] ^= 1;
-            assert!(decode(changed.into(), &pool).is_err(), "{place}");
+            assert!(decode(&changed.into(), &pool).is_err(), "{place}");
         }
         let longer = [&whole[..], b"x"].concat();
-        assert!(decode(longer.into(), &pool).is_err());
+        assert!(decode(&longer.into(), &pool).is_err());
         assert!(matches!(
-            decode(Bytes::from_static(b"something else entirely"), &pool),
+            decode(&Bytes::from_static(b"something else entirely"), &pool),
             Err(SnapshotError::Foreign)
         ));
     }
@@ -199,11 +199,11 @@ mod tests {
             let mut changed = content.to_vec();
             changed[place] = 0xff;
             changed.extend(xxh3_64(&changed).to_le_bytes());
-            let _ = decode(changed.into(), &pool);
+            let _ = decode(&changed.into(), &pool);
         }
         let mut future = content.to_vec();
         future[MAGIC.len()] = 9;
         future.extend(xxh3_64(&future).to_le_bytes());
-        assert!(matches!(decode(future.into(), &pool), Err(SnapshotError::Version(9))));
+        assert!(matches!(decode(&future.into(), &pool), Err(SnapshotError::Version(9))));
     }
 }

@@ -87,7 +87,7 @@ impl Keeper {
         let path = self.path(&pool.name);
         let read = file::read(&path).and_then(|bytes| match bytes {
             None => Ok(None),
-            Some(bytes) => format::decode(bytes, pool).map(Some),
+            Some(bytes) => format::decode(&bytes, pool).map(Some),
         });
         match read {
             Ok(Some(workers)) => {
