@@ -93,6 +93,8 @@ pub async fn run(name: &str, rounds: usize, seed: u64) -> Result<Outcome> {
         .block_size(BLOCK_SIZE)
         .engine_flags(ENGINE_FLAGS)
         .edit_collector(keep_snapshots)
+        // What is shown here is what the index says.
+        .filter(json!({ "recent_routes_ms": 0 }))
         .start()
         .await?;
     stack.wait_until_steering().await?;

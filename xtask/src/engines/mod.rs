@@ -65,6 +65,8 @@ async fn examine(engine: Engine) -> Result<()> {
     let stack = Stack::builder("real-engines-stack")
         .served_by(engines.iter().map(|engine| engine.endpoints().clone()))
         .block_size(traits.block_size)
+        // What is compared is what the index says.
+        .filter(json!({ "recent_routes_ms": 0 }))
         .edit_collector(|config| {
             *config.pointer_mut("/pools/0/base_models").context("no pool")? = json!([MODEL]);
             Ok(())
