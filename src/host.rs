@@ -5,6 +5,9 @@
 
 #[cfg(test)]
 pub mod fake;
+mod headers;
+
+pub use headers::Headers;
 
 /// A value in the proxy's shared data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,31 @@ pub enum MetricKind {
     Gauge,
     /// A distribution.
     Histogram,
+}
+
+/// A part of a request's way through the filter, for those who measure what each takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reading the request's headers, a prompt in them included.
+    Headers,
+    /// Reading a piece of the body out of the proxy.
+    Body,
+    /// Finding the token IDs in it.
+    Scan,
+    /// Hashing the prompt's blocks.
+    Hash,
+    /// Reading the published pool and what the other threads have in flight.
+    Snapshot,
+    /// Reading a page.
+    Page,
+    /// Searching for each worker's depth and the choice among them.
+    Choose,
+    /// Naming the worker.
+    Steer,
+    /// Counting, and keeping the books.
+    Account,
+    /// The response's callbacks, and the end.
+    Response,
 }
 
 /// How much a line in the log matters.
@@ -80,12 +108,16 @@ pub trait Host {
 
     /// Writes a line to the proxy's log.
     fn log(&self, level: Level, message: &str);
+
+    /// A phase begins, and with it ends the one before. Only a plugin that is built to be measured listens.
+    #[inline]
+    fn begins(&self, _phase: Phase) {}
 }
 
 /// What is there in the callbacks of one request.
 pub trait RequestHost: Host {
-    /// A request header's value, as bytes: a client may send any. Of a repeated header, the first.
-    fn request_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// The request's headers, as they are now.
+    fn request_headers(&self) -> Headers;
 
     /// Sets a request header in place of all that it was.
     fn set_request_header(&self, name: &str, value: &str);

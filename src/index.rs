@@ -10,7 +10,7 @@ use warmroute_routing::pool::{Pool, Worker, WorkerState};
 use crate::decision::Reason;
 use crate::failures::Failures;
 use crate::fleet::Fleet;
-use crate::host::Host;
+use crate::host::{Host, Phase};
 use crate::ledger::{Ledger, Place};
 use crate::shared::{KeySet, PoolKeys, Published};
 
@@ -194,7 +194,10 @@ impl<H: Host> PageStore for SharedPages<'_, H> {
     type Bytes = Vec<u8>;
 
     fn read(&mut self, page: u32) -> Option<Vec<u8>> {
-        self.host.shared(self.keys.page(self.set, page)).map(|value| value.bytes)
+        self.host.begins(Phase::Page);
+        let value = self.host.shared(self.keys.page(self.set, page));
+        self.host.begins(Phase::Choose);
+        value.map(|value| value.bytes)
     }
 }
 

@@ -12,7 +12,7 @@ use warmroute_routing::pool::Pool;
 use super::{Basis, Decision, Fallback, LookupFigures, Reason, Route};
 use crate::failures::Failures;
 use crate::fleet::Fleet;
-use crate::host::Host;
+use crate::host::{Host, Phase};
 use crate::index::{IndexReader, PoolView, Snapshot};
 use crate::ledger::Ledger;
 use crate::recent::{Assumed, RecentRoutes};
@@ -121,6 +121,7 @@ impl Inquiry {
         if asked.hashes.is_empty() {
             return asked.last.then(|| Decision::fallback(Reason::ShortPrompt));
         }
+        around.host.begins(Phase::Choose);
         let candidates = match self.candidates(around, &view) {
             Ok(candidates) => candidates,
             Err(reason) => return Some(Decision::fallback(reason)),

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Call, CallHost, CallId, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue, WriteIf,
+    Call, CallHost, CallId, Headers, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue,
+    WriteIf,
 };
 
 /// The proxy.
@@ -50,6 +51,11 @@ impl FakeHost {
     pub fn put(&self, key: &str, bytes: &[u8]) {
         let cas = self.next_cas();
         self.shared.borrow_mut().insert(key.to_owned(), (bytes.to_vec(), cas));
+    }
+
+    /// A request header's value.
+    pub fn request_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.request_headers.borrow().get(name).cloned()
     }
 
     /// Makes the next write fail, as if somebody else had been faster.
@@ -133,8 +139,9 @@ impl Host for FakeHost {
 }
 
 impl RequestHost for FakeHost {
-    fn request_header(&self, name: &str) -> Option<Vec<u8>> {
-        self.request_headers.borrow().get(name).cloned()
+    fn request_headers(&self) -> Headers {
+        let headers = self.request_headers.borrow();
+        headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect()
     }
 
     fn set_request_header(&self, name: &str, value: &str) {

@@ -53,7 +53,21 @@ pub fn base64_tokens(value: &[u8]) -> Result<Vec<u32>, PromptError> {
 ///
 /// [`PromptError::BadHeader`] for anything that is no such list.
 pub fn block_hashes(value: &[u8]) -> Result<Vec<u64>, PromptError> {
-    read_items(value.trim_ascii(), block_hash)
+    let value = value.trim_ascii();
+    // The usual form, one comma after each but the last, needs no search for where an item ends.
+    let mut hashes = Vec::with_capacity(value.len() / (HASH_DIGITS + 1) + 1);
+    let (items, last) = value.as_chunks::<{ HASH_DIGITS + 1 }>();
+    for [digits @ .., separator] in items {
+        match block_hash(digits) {
+            Ok(hash) if *separator == b',' => hashes.push(hash),
+            _ => return read_items(value, block_hash),
+        }
+    }
+    match block_hash(last) {
+        Ok(hash) => hashes.push(hash),
+        Err(_) => return read_items(value, block_hash),
+    }
+    Ok(hashes)
 }
 
 /// Reads items that are separated by blanks, by a comma, or by both.
@@ -99,13 +113,14 @@ fn decimal_token(item: &[u8]) -> Result<u32, PromptError> {
 }
 
 fn block_hash(item: &[u8]) -> Result<u64, PromptError> {
-    if item.len() != HASH_DIGITS {
-        return Err(PromptError::BadHeader);
+    let digits: &[u8; HASH_DIGITS] = item.try_into().map_err(|_| PromptError::BadHeader)?;
+    let (mut hash, mut are_digits) = (0, true);
+    for byte in digits {
+        are_digits &= byte.is_ascii_hexdigit();
+        // The low four bits of '0'..'9' are the digit's value, those of 'A' and 'a' are 1.
+        hash = hash << 4 | u64::from((byte & 0xf) + 9 * (byte >> 6)) & 0xf;
     }
-    item.iter().try_fold(0, |hash, byte| {
-        let digit = char::from(*byte).to_digit(16).ok_or(PromptError::BadHeader)?;
-        Ok(hash << 4 | u64::from(digit))
-    })
+    if are_digits { Ok(hash) } else { Err(PromptError::BadHeader) }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ unsafe extern "C" {
         value: *mut *mut u8,
         len: *mut usize,
     ) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, value: *mut *mut u8, len: *mut usize) -> u32;
     fn proxy_replace_header_map_value(
         map: u32,
         key: *const u8,
@@ -95,6 +96,14 @@ pub(super) fn header(map: HeaderMap, name: &str) -> Option<Vec<u8>> {
     let status = unsafe {
         proxy_get_header_map_value(map as u32, name.as_ptr(), name.len(), &raw mut value, &raw mut len)
     };
+    taken(status, value, len)
+}
+
+/// All headers of a map, serialised.
+pub(super) fn headers(map: HeaderMap) -> Option<Vec<u8>> {
+    let (mut value, mut len) = (null_mut(), 0);
+    // SAFETY: the pointers are valid for the call; what the host gives is taken over once.
+    let status = unsafe { proxy_get_header_map_pairs(map as u32, &raw mut value, &raw mut len) };
     taken(status, value, len)
 }
 

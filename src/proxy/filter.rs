@@ -66,7 +66,10 @@ impl RequestContext {
             return Action::Continue;
         };
         let Ok(mut exchange) = self.exchange.try_borrow_mut() else { return Action::Continue };
-        match step(&mut exchange, &mut filter) {
+        let flow = step(&mut exchange, &mut filter);
+        #[cfg(feature = "phase-times")]
+        super::phase_times::pause();
+        match flow {
             Flow::Continue => Action::Continue,
             Flow::Hold => Action::Pause,
         }
@@ -118,6 +121,8 @@ impl HttpContext for RequestContext {
             exchange.done(&Envoy, filter);
             filter.waiting.done(id);
         });
+        #[cfg(feature = "phase-times")]
+        super::phase_times::tell();
     }
 }
 

@@ -7,7 +7,8 @@ use proxy_wasm::types::LogLevel;
 
 use super::abi::{self, Buffer, HeaderMap};
 use crate::host::{
-    Call, CallHost, CallId, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue, WriteIf,
+    Call, CallHost, CallId, Headers, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue,
+    WriteIf,
 };
 
 /// The host of the callback that is running.
@@ -66,11 +67,16 @@ impl Host for Envoy {
         // A line that the log does not take is lost; there is nobody to tell.
         let _ = hostcalls::log(level, message);
     }
+
+    #[cfg(feature = "phase-times")]
+    fn begins(&self, phase: crate::host::Phase) {
+        super::phase_times::begins(phase);
+    }
 }
 
 impl RequestHost for Envoy {
-    fn request_header(&self, name: &str) -> Option<Vec<u8>> {
-        abi::header(HeaderMap::Request, name)
+    fn request_headers(&self) -> Headers {
+        Headers::new(abi::headers(HeaderMap::Request).unwrap_or_default())
     }
 
     fn set_request_header(&self, name: &str, value: &str) {

@@ -7,6 +7,8 @@ mod abi;
 mod fault;
 mod filter;
 mod host;
+#[cfg(feature = "phase-times")]
+mod phase_times;
 mod publisher;
 mod root;
 

@@ -11,10 +11,10 @@ use warmroute_routing::hash::{Namespace, PromptHasher, SequenceHash};
 use warmroute_routing::pool::Pool;
 
 use crate::decision::{Asked, Reason};
-use crate::host::RequestHost;
+use crate::host::{Phase, RequestHost};
 use crate::index::PoolView;
 use crate::prompt::PromptError;
-use crate::prompt::json::{BodyScanner, Name, PromptKind, TokenSink};
+use crate::prompt::json::{BodyScanner, Name, PromptKind};
 
 /// Between two questions to the index there are at least this many new blocks, and an eighth of those that were there: a
 /// client that sends byte by byte must not make a lookup of each.
@@ -24,6 +24,8 @@ const LEAST_NEW_BLOCKS: usize = 8;
 #[derive(Debug)]
 pub(super) struct BodyReader {
     scanner: BodyScanner,
+    /// The token IDs of the piece that was read last.
+    fresh: Vec<u32>,
     tokens: Tokens,
     view: Rc<PoolView>,
     /// Bytes of the body that were read.
@@ -66,11 +68,11 @@ enum Names {
 
 // === impl Tokens ===
 
-impl TokenSink for Tokens {
-    fn token(&mut self, id: u32) {
+impl Tokens {
+    fn extend(&mut self, fresh: &[u32]) {
         match self {
-            Self::Kept(tokens) => tokens.push(id),
-            Self::Hashed(hasher) => hasher.push(id),
+            Self::Kept(tokens) => tokens.extend_from_slice(fresh),
+            Self::Hashed(hasher) => hasher.extend(fresh),
         }
     }
 }
@@ -84,18 +86,29 @@ impl BodyReader {
         } else {
             Tokens::Hashed(PromptHasher::new(view.pool.block_size, Namespace::default()))
         };
-        let scanner = BodyScanner::new();
-        Self { scanner, tokens, view, read: 0, max_held, has_gap: false, content_length, next_question: 1 }
+        let (scanner, fresh) = (BodyScanner::new(), Vec::new());
+        Self {
+            scanner,
+            fresh,
+            tokens,
+            view,
+            read: 0,
+            max_held,
+            has_gap: false,
+            content_length,
+            next_question: 1,
+        }
     }
 
     /// Reads what is new of the `held` bytes; `end`: they are all.
     pub(super) fn read(&mut self, host: &impl RequestHost, held: usize, end: bool) -> Step<'_> {
         let news = held.saturating_sub(self.read);
         if news > 0 {
+            host.begins(Phase::Body);
             // A buffer that cannot be read is as a body that ends here.
             let Some(bytes) = host.request_body(self.read, news) else { return self.finish() };
             self.read = held;
-            self.scanner.feed(&bytes, &mut self.tokens);
+            self.take_in(host, &bytes);
         }
         if end {
             return self.finish();
@@ -104,6 +117,14 @@ impl BodyReader {
             return Step::GiveUp(Reason::Prompt(obstacle));
         }
         self.question(held >= self.max_held)
+    }
+
+    fn take_in(&mut self, host: &impl RequestHost, piece: &[u8]) {
+        host.begins(Phase::Scan);
+        self.scanner.feed(piece, &mut self.fresh);
+        host.begins(Phase::Hash);
+        self.tokens.extend(&self.fresh);
+        self.fresh.clear();
     }
 
     /// The body is complete.
@@ -167,7 +188,7 @@ impl BodyReader {
     fn hash(&mut self, namespace: Namespace) {
         if let Tokens::Kept(tokens) = &mut self.tokens {
             let mut hasher = PromptHasher::new(self.view.pool.block_size, namespace);
-            std::mem::take(tokens).into_iter().for_each(|token| hasher.push(token));
+            hasher.extend(tokens);
             self.tokens = Tokens::Hashed(hasher);
         }
     }
@@ -177,11 +198,10 @@ impl BodyReader {
     /// As much is read in all as may be held, and no more: what reading costs stays bounded.
     pub(super) fn follow(&mut self, host: &impl RequestHost, len: usize) -> bool {
         if len > 0 && !self.has_gap && self.prompt_is_open() {
+            host.begins(Phase::Body);
             let bytes = if self.read < self.max_held { host.request_body(0, len) } else { None };
             match bytes {
-                Some(bytes) => {
-                    self.scanner.feed(&bytes, &mut self.tokens);
-                }
+                Some(bytes) => self.take_in(host, &bytes),
                 None => self.has_gap = true,
             }
         }

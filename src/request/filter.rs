@@ -13,7 +13,7 @@ use crate::config::{FilterConfig, Mode, Pool};
 use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
 use crate::failures::Failures;
 use crate::fleet::Fleet;
-use crate::host::{Host, Level, RequestHost};
+use crate::host::{Host, Level, Phase, RequestHost};
 use crate::index::{IndexReader, PoolView};
 use crate::ledger::Ledger;
 use crate::metrics::RequestMetrics;
@@ -130,6 +130,7 @@ impl Filter {
         let (bounds, steers) = (self.bounds(), self.steers());
         let Some(state) = self.pools.get_mut(pool) else { return Some(Decision::fallback(Reason::NoPool)) };
         let (index, ledger, failures) = (&mut state.index, &mut self.ledger, &self.failures);
+        host.begins(Phase::Snapshot);
         ledger.read_others(host, now_us);
         state.fleet.read(host, ledger, now_us);
         let (fleet, rule, recent) = (&state.fleet, &state.rule, state.recent.as_mut());

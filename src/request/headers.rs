@@ -9,7 +9,7 @@ use warmroute_routing::pool::Pool;
 
 use crate::config::{FilterConfig, Steering, WishHeaders};
 use crate::decision::{Decision, Reason, Route};
-use crate::host::RequestHost;
+use crate::host::{Headers, RequestHost};
 use crate::prompt::header;
 use crate::wishes::{LoadScale, Session, Subset, Wishes};
 
@@ -46,73 +46,73 @@ pub(super) enum HeaderPrompt {
 }
 
 /// The prompt headers' values, taken out of the request.
-struct PromptValues {
-    tokens: Option<Vec<u8>>,
-    tokens_base64: Option<Vec<u8>>,
-    block_hashes: Option<Vec<u8>>,
-    model: Option<Vec<u8>>,
-    cache_salt: Option<Vec<u8>>,
+struct PromptValues<'a> {
+    tokens: Option<&'a [u8]>,
+    tokens_base64: Option<&'a [u8]>,
+    block_hashes: Option<&'a [u8]>,
+    model: Option<&'a [u8]>,
+    cache_salt: Option<&'a [u8]>,
 }
 
 /// Takes the filter's own headers out of the request, whatever its path, and looks for the prompt.
 ///
 /// A destination header that a client sent would choose the host: it goes first, before anything can go wrong.
 pub(super) fn take_in(host: &impl RequestHost, config: &FilterConfig, end: bool) -> (Intake, Wishes) {
-    take(host, &config.destination_header);
-    let wishes = take_wishes(host, &config.wish_headers);
-    (intake(host, config, end), wishes)
+    let headers = host.request_headers();
+    take(host, &headers, &config.destination_header);
+    let wishes = take_wishes(host, &headers, &config.wish_headers);
+    (intake(host, &headers, config, end), wishes)
 }
 
-fn intake(host: &impl RequestHost, config: &FilterConfig, end: bool) -> Intake {
-    let values = PromptValues::take(host, config);
-    let path = host.request_header(":path").unwrap_or_default();
-    if !std::str::from_utf8(&path).is_ok_and(|path| config.reads_path(path)) {
+fn intake(host: &impl RequestHost, headers: &Headers, config: &FilterConfig, end: bool) -> Intake {
+    let values = PromptValues::take(host, headers, config);
+    let path = headers.get(":path").unwrap_or_default();
+    if !std::str::from_utf8(path).is_ok_and(|path| config.reads_path(path)) {
         return Intake::NotOurs;
     }
     match values.prompt(config) {
         Some(Ok(prompt)) => Intake::Prompt(prompt),
         Some(Err(reason)) => Intake::Refused(reason),
-        None => body_intake(host, config, end),
+        None => body_intake(headers, config, end),
     }
 }
 
-fn take_wishes(host: &impl RequestHost, names: &WishHeaders) -> Wishes {
-    let take = |name: &Option<String>| name.as_ref().and_then(|name| take(host, name));
+fn take_wishes(host: &impl RequestHost, headers: &Headers, names: &WishHeaders) -> Wishes {
+    let take = |name: &Option<String>| name.as_ref().and_then(|name| take(host, headers, name));
     Wishes {
-        subset: take(&names.subset).map(|value| Subset::parse(&value)),
-        session: take(&names.session).and_then(|value| Session::parse(&value)),
-        load_scale: take(&names.load_scale).and_then(|value| LoadScale::parse(&value)),
+        subset: take(&names.subset).map(Subset::parse),
+        session: take(&names.session).and_then(Session::parse),
+        load_scale: take(&names.load_scale).and_then(LoadScale::parse),
     }
 }
 
-/// A header's value, which is removed. An absent header costs one call, not two.
-fn take(host: &impl RequestHost, name: &str) -> Option<Vec<u8>> {
-    let value = host.request_header(name)?;
+/// A header's value, which is removed from the request. An absent header costs no call.
+fn take<'a>(host: &impl RequestHost, headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
+    let value = headers.get(name)?;
     host.remove_request_header(name);
     Some(value)
 }
 
 /// Whether the prompt may be looked for in the body: never hold a request whose body will not come.
-fn body_intake(host: &impl RequestHost, config: &FilterConfig, end: bool) -> Intake {
+fn body_intake(headers: &Headers, config: &FilterConfig, end: bool) -> Intake {
     if end {
         return Intake::Refused(Reason::NoBody);
     }
     if !config.read_body {
         return Intake::Refused(Reason::BodyNotRead);
     }
-    let connects = host.request_header(":method").is_some_and(|method| method == b"CONNECT");
-    if connects || host.request_header("upgrade").is_some() {
+    if headers.get(":method") == Some(b"CONNECT") || headers.get("upgrade").is_some() {
         return Intake::Refused(Reason::Upgrade);
     }
-    if !host.request_header("content-type").is_some_and(|value| is_json(&value)) {
+    if !headers.get("content-type").is_some_and(is_json) {
         return Intake::Refused(Reason::ContentType);
     }
-    let encoding = host.request_header("content-encoding");
+    let encoding = headers.get("content-encoding");
     if encoding.is_some_and(|encoding| !encoding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
         return Intake::Refused(Reason::Compressed);
     }
-    let length = host.request_header("content-length");
-    Intake::Body { content_length: length.and_then(|digits| std::str::from_utf8(&digits).ok()?.parse().ok()) }
+    let length = headers.get("content-length");
+    Intake::Body { content_length: length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()) }
 }
 
 /// `application/json`, or any type whose name ends in `+json`, whatever its parameters.
@@ -182,34 +182,35 @@ impl HeaderPrompt {
 
 // === impl PromptValues ===
 
-impl PromptValues {
-    fn take(host: &impl RequestHost, config: &FilterConfig) -> Self {
+impl<'a> PromptValues<'a> {
+    fn take(host: &impl RequestHost, headers: &'a Headers, config: &FilterConfig) -> Self {
         let names = &config.prompt_headers;
+        let take = |name| take(host, headers, name);
         Self {
-            tokens: take(host, &names.tokens),
-            tokens_base64: take(host, &names.tokens_base64),
-            block_hashes: take(host, &names.block_hashes),
-            model: take(host, &names.model),
-            cache_salt: take(host, &names.cache_salt),
+            tokens: take(&names.tokens),
+            tokens_base64: take(&names.tokens_base64),
+            block_hashes: take(&names.block_hashes),
+            model: take(&names.model),
+            cache_salt: take(&names.cache_salt),
         }
     }
 
     /// The prompt, from the first header that has one.
     fn prompt(self, config: &FilterConfig) -> Option<Result<HeaderPrompt, Reason>> {
         if let Some(value) = self.block_hashes.filter(|_| config.trust_block_hashes) {
-            let hashes = header::block_hashes(&value).map_err(Reason::Prompt);
+            let hashes = header::block_hashes(value).map_err(Reason::Prompt);
             return Some(
                 hashes.map(|hashes| HeaderPrompt::Hashes(hashes.into_iter().map(SequenceHash).collect())),
             );
         }
         let tokens = match (self.tokens, self.tokens_base64) {
-            (Some(value), _) => header::decimal_tokens(&value),
-            (None, Some(value)) => header::base64_tokens(&value),
+            (Some(value), _) => header::decimal_tokens(value),
+            (None, Some(value)) => header::base64_tokens(value),
             (None, None) => return None,
         };
-        let text = |value: Option<Vec<u8>>| match value.map(String::from_utf8) {
+        let text = |value: Option<&[u8]>| match value.map(std::str::from_utf8) {
             None => Ok(None),
-            Some(Ok(text)) => Ok(Some(text)),
+            Some(Ok(text)) => Ok(Some(text.to_owned())),
             Some(Err(_)) => Err(Reason::UnknownNamespace),
         };
         let prompt = || {

@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use warmroute_routing::loads::WorkerKey;
 
 use crate::decision::{Asked, Decision, Inquiry, Reason, Route};
-use crate::host::RequestHost;
+use crate::host::{Phase, RequestHost};
 use crate::ledger::{Booking, Work};
 use crate::wishes::Wishes;
 use body::{BodyReader, Step};
@@ -87,6 +87,7 @@ pub enum Flow {
 impl Exchange {
     /// The request's headers are there. `end`: no body follows.
     pub fn request_headers(&mut self, host: &impl RequestHost, filter: &mut Filter, end: bool) -> Flow {
+        host.begins(Phase::Headers);
         let (intake, wishes) = headers::take_in(host, &filter.config, end);
         if matches!(intake, Intake::NotOurs) {
             return Flow::Continue;
@@ -117,6 +118,7 @@ impl Exchange {
         let start_us = host.now_us();
         let pool = self.pool.ok_or(Reason::NoPool)?;
         let view = filter.ready(host, pool)?;
+        host.begins(Phase::Hash);
         let (hashes, tokens) = prompt.hash(&view.pool);
         let asked =
             Asked { hashes: &hashes, block_size: view.pool.block_size, tokens, whole: true, last: true };
@@ -215,6 +217,7 @@ impl Exchange {
         if let Decision::Route(route) = decision
             && steers
         {
+            host.begins(Phase::Steer);
             headers::name_destination(host, &filter.config, route);
             served.named = route.destinations.first().copied();
             served.work = Work { prefill_tokens: route.uncached_tokens, ..self.cold };
@@ -229,6 +232,7 @@ impl Exchange {
             Decision::Route(route) if steers => comparison(filter, route),
             _ => None,
         };
+        host.begins(Phase::Account);
         filter.metrics(self.pool).count(host, decision, steers, spent_us);
         filter.ledger.write(host, host.now_us());
         if filter.config.decision_header.is_some() {
@@ -240,6 +244,7 @@ impl Exchange {
 
     /// The response's headers are there.
     pub fn response_headers(&mut self, host: &impl RequestHost, filter: &mut Filter) {
+        host.begins(Phase::Response);
         if let (Some(name), Some(text)) = (&filter.config.decision_header, &self.decision_text) {
             host.set_response_header(name, text);
         }

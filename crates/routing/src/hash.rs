@@ -34,15 +34,14 @@ pub struct SequenceHash(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(u64);
 
-/// Hashes a prompt's tokens as they come, a token at a time, without keeping them.
+/// Hashes a prompt's tokens as they come, in pieces of any length, without keeping them.
 ///
 /// ```
 /// use warmroute_routing::hash::{Namespace, PromptHasher};
 ///
 /// let mut hasher = PromptHasher::new(4, Namespace::default());
-/// for token in [1, 2, 3, 4, 5] {
-///     hasher.push(token);
-/// }
+/// hasher.extend(&[1, 2, 3]);
+/// hasher.extend(&[4, 5]);
 /// assert_eq!(hasher.tokens(), 5);
 /// assert_eq!(hasher.hashes().len(), 1); // the fifth token fills no block
 /// assert_eq!(hasher.hashes()[0].0, 14643705804678351452);
@@ -50,9 +49,10 @@ pub struct Namespace(u64);
 #[derive(Clone, Debug)]
 pub struct PromptHasher {
     namespace: Namespace,
-    block_bytes: usize,
     /// The little-endian tokens of the block that is being filled.
-    block: Vec<u8>,
+    block: Vec<[u8; 4]>,
+    /// How many of them are there.
+    filled: usize,
     tokens: usize,
     hashes: Vec<SequenceHash>,
 }
@@ -152,24 +152,32 @@ impl Default for Namespace {
 impl PromptHasher {
     /// A hasher for blocks of `block_size` tokens. A block size of 0 is taken as 1: there is no such block.
     pub fn new(block_size: u32, namespace: Namespace) -> Self {
-        let block_bytes = block_size.max(1) as usize * 4;
-        Self { namespace, block_bytes, block: Vec::with_capacity(block_bytes), tokens: 0, hashes: Vec::new() }
+        let block = vec![[0; 4]; block_size.max(1) as usize];
+        Self { namespace, block, filled: 0, tokens: 0, hashes: Vec::new() }
     }
 
-    /// Takes the prompt's next token.
-    #[inline]
-    pub fn push(&mut self, token: u32) {
-        self.block.extend_from_slice(&token.to_le_bytes());
-        self.tokens += 1;
-        if self.block.len() >= self.block_bytes {
-            self.close_block();
+    /// Takes the prompt's next tokens.
+    pub fn extend(&mut self, mut tokens: &[u32]) {
+        self.tokens += tokens.len();
+        self.hashes.reserve(tokens.len() / self.block.len());
+        while !tokens.is_empty() {
+            let free = self.block.get_mut(self.filled..).unwrap_or_default();
+            let (next, rest) = tokens.split_at_checked(free.len()).unwrap_or((tokens, &[]));
+            for (place, token) in free.iter_mut().zip(next) {
+                *place = token.to_le_bytes();
+            }
+            self.filled += next.len();
+            tokens = rest;
+            if self.filled == self.block.len() {
+                self.close_block();
+            }
         }
     }
 
     fn close_block(&mut self) {
-        let local = LocalHash(xxh3_64_with_seed(&self.block, self.namespace.0));
+        let local = LocalHash(xxh3_64_with_seed(self.block.as_flattened(), self.namespace.0));
         self.hashes.push(SequenceHash::after(self.hashes.last().copied(), local));
-        self.block.clear();
+        self.filled = 0;
     }
 
     /// The tokens taken so far, those of a block that is not full included.
@@ -185,8 +193,9 @@ impl PromptHasher {
 
 /// The sequence hashes of a whole prompt's full blocks.
 pub fn sequence_hashes(tokens: &[u32], block_size: u32, namespace: Namespace) -> Vec<SequenceHash> {
-    let size = block_size.max(1) as usize;
-    SequenceHash::chain(tokens.chunks_exact(size).map(|block| LocalHash::of_block(namespace, block)))
+    let mut hasher = PromptHasher::new(block_size, namespace);
+    hasher.extend(tokens);
+    hasher.hashes
 }
 
 /// The local hashes of a prompt under EAGLE speculative decoding, whose blocks hash one token more than they hold:

@@ -2,7 +2,7 @@
 //!
 //! [`BodyScanner`] reads the members of the top-level object. It keeps the few that matter and passes over the rest
 //! in constant memory, and it stops at any byte and goes on with the next piece as if there had been no cut: in the
-//! middle of a number, of an escape, of a UTF-8 sequence. Token IDs go to a [`TokenSink`] one by one, so that they
+//! middle of a number, of an escape, of a UTF-8 sequence. Token IDs go to a [`TokenSink`] piece by piece, so that they
 //! are hashed while the body still arrives.
 //!
 //! ```text
@@ -15,7 +15,8 @@
 //! | module | reads |
 //! |---|---|
 //! | `scanner` | the top-level object: which member is whose |
-//! | `tokens` | a list of token IDs: the hot loop |
+//! | `tokens` | a list of token IDs |
+//! | `items` | its items of the usual form: the hot loop |
 //! | `text` | a string, captured or passed over |
 //! | `skip` | any value, passed over by JSON's grammar |
 //! | `summary` | what is known of the body |
@@ -34,6 +35,7 @@
 //!
 //! [`PromptError::DuplicatePrompt`]: super::PromptError::DuplicatePrompt
 
+mod items;
 mod scanner;
 mod skip;
 mod summary;

@@ -2,10 +2,10 @@
 //! is 58 KB of digits.
 //!
 //! Two readers share the work. [`TokenList::feed`] takes byte by byte whatever may come, cut anywhere, and finds every
-//! fault. Before each item it lets [`plain_item`] try: that one reads an item of the usual form at once, without a
-//! branch on its length (a loop over digits costs a mispredicted branch for nearly every token), and declines whatever
-//! is unusual: a cut, a fault, eight digits or more, the last item.
+//! fault. Before each item it lets [`plain_items`] try: that one reads items of the usual form many at a time, and leaves
+//! whatever is unusual.
 
+use super::items::plain_items;
 use super::{is_blank, skip_blanks};
 use crate::prompt::PromptError;
 
@@ -13,6 +13,13 @@ use crate::prompt::PromptError;
 pub trait TokenSink {
     /// Takes the next token ID.
     fn token(&mut self, id: u32);
+}
+
+impl TokenSink for Vec<u32> {
+    #[inline]
+    fn token(&mut self, id: u32) {
+        self.push(id);
+    }
 }
 
 /// A list of token IDs that is being read: `1,2,3]` or `[1,2,3],[4],...]`.
@@ -85,7 +92,9 @@ impl TokenList {
             match (self.state, byte) {
                 (State::After, b',') => {
                     self.state = State::Next;
-                    input = self.plain_items(rest, sink);
+                    let (count, rest) = plain_items(rest, sink);
+                    self.count += count;
+                    input = rest;
                     continue;
                 }
                 (State::First | State::Next, b'0'..=b'9') => {
@@ -103,18 +112,6 @@ impl TokenList {
             }
             input = rest;
         }
-    }
-
-    /// Reads the items of the usual form that come next, and gives what follows their last comma.
-    fn plain_items<'a, S: TokenSink>(&mut self, mut input: &'a [u8], sink: &mut S) -> &'a [u8] {
-        let mut count = self.count;
-        while let Some((id, rest)) = plain_item(input) {
-            sink.token(id);
-            count += 1;
-            input = rest;
-        }
-        self.count = count;
-        input
     }
 
     fn end<'a>(&self, rest: &'a [u8]) -> ListStep<'a> {
@@ -141,93 +138,4 @@ fn read_digits(mut value: u32, mut input: &[u8]) -> Result<(u32, &[u8]), PromptE
         input = rest;
     }
     Ok((value, input))
-}
-
-/// Reads an item and its comma, with one blank before it or none, if all of that lies within the next eight bytes. It
-/// declines anything else.
-///
-/// The eight bytes are looked at as one little-endian word, so that the first digit is the lowest byte:
-///
-/// ```text
-/// "1234,67," -> digits end at byte 4 -> shifted up:  0 0 0 0 1 2 3 4 -> pairs 00 00 12 34 -> 0000 1234 -> 1234
-/// ```
-#[inline]
-fn plain_item(input: &[u8]) -> Option<(u32, &[u8])> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(*input.first_chunk()?);
-    let blank = if word & 0xff == u64::from(b' ') { 8 } else { 0 };
-    let word = word >> blank;
-    let digits = word ^ (ONES * b'0' as u64); // each digit's value; above 9 for every other byte
-    // A byte above 9 gets its highest bit. It may carry into the bytes above it, but the lowest such byte is what counts.
-    let above_nine = (digits.wrapping_add(ONES * (0x7f - 9)) | digits) & (ONES * 0x80);
-    let end = above_nine.trailing_zeros() & !7; // the bits of the digits; 64 where all eight are
-    let is_usual = (8..64).contains(&end) && (word.checked_shr(end)? & 0xff) == u64::from(b',');
-    let has_leading_zero = digits & 0xff == 0 && end > 8;
-    if !is_usual || has_leading_zero {
-        return None;
-    }
-    let value = digits << (64 - end); // the digits before the first are zeros now
-    let value = (value.wrapping_mul(1 + (10 << 8)) >> 8) & 0x00ff_00ff_00ff_00ff;
-    let value = (value.wrapping_mul(1 + (100 << 16)) >> 16) & 0x0000_ffff_0000_ffff;
-    let value = value.wrapping_mul(1 + (10_000 << 32)) >> 32;
-    let comma = usize::try_from((end + blank) / 8).ok()?;
-    Some((u32::try_from(value).ok()?, input.get(comma + 1..)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::plain_item;
-
-    #[test]
-    fn an_item_of_the_usual_form_is_read_at_once() {
-        for (item, id) in
-            [("0", 0), ("7", 7), ("10", 10), ("128000", 128_000), ("9999999", 9_999_999), (" 42", 42)]
-        {
-            let input = format!("{item},12345678");
-            assert_eq!(plain_item(input.as_bytes()), Some((id, &b"12345678"[..])), "{item}");
-        }
-    }
-
-    #[test]
-    fn anything_unusual_is_declined() {
-        for input in [
-            "",
-            "1",
-            "1,",
-            "123456,",
-            "12345678,9",
-            "01,234567",
-            "00,234567",
-            "1]345678",
-            ",2345678",
-            "  1,34567",
-            "1 ,34567",
-            "-1,34567",
-            "1.5,4567",
-            "1e2,4567",
-            "1/,34567",
-            "1:,34567",
-            "\u{b1},2345678",
-            "1\u{b0}34567",
-            "null,678",
-        ] {
-            assert_eq!(plain_item(input.as_bytes()), None, "{input}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn eight_bytes_at_once_read_what_parse_reads(input in "[ ]?[0-9,:/ ]{7,12}") {
-            let item = input.strip_prefix(' ').unwrap_or(&input);
-            let expected = item.split_once(',').and_then(|(digits, rest)| {
-                let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-                let is_usual = is_number && (digits.len() == 1 || !digits.starts_with('0'));
-                let is_near = input.len() >= 8 && input.len() - rest.len() <= 8;
-                (is_usual && is_near).then(|| (digits.parse().unwrap(), rest.as_bytes()))
-            });
-            prop_assert_eq!(plain_item(input.as_bytes()), expected);
-        }
-    }
 }
