@@ -145,6 +145,33 @@ impl Envoy {
         Ok(stats.filter_map(|stat| Some((stat.name?, stat.value?.as_u64()?))).collect())
     }
 
+    /// The medians of the histograms whose name matches `filter`, since Envoy started, by their full name.
+    ///
+    /// # Errors
+    /// When Envoy does not answer.
+    pub async fn medians(&self, filter: &str) -> Result<BTreeMap<String, f64>> {
+        let url = reqwest::Url::parse_with_params(
+            &format!("{}/stats", self.admin_url()),
+            &[
+                ("format", "json"),
+                ("histogram_buckets", "summary"),
+                ("type", "Histograms"),
+                ("filter", filter),
+            ],
+        )?;
+        let page: serde_json::Value = serde_json::from_str(&get(url.as_str()).await?)?;
+        let list = |value: Option<&serde_json::Value>| value.and_then(|value| value.as_array().cloned());
+        let quantiles = list(page.pointer("/stats/0/histograms/supported_quantiles")).unwrap_or_default();
+        let median = quantiles.iter().position(|percent| percent.as_f64() == Some(50.0));
+        let median = median.context("Envoy tells no medians")?;
+        let histograms = list(page.pointer("/stats/0/histograms/computed_quantiles")).unwrap_or_default();
+        let of = |histogram: &serde_json::Value| {
+            let name = histogram.get("name")?.as_str()?.to_owned();
+            Some((name, histogram.pointer(&format!("/values/{median}/cumulative"))?.as_f64()?))
+        };
+        Ok(histograms.iter().filter_map(of).collect())
+    }
+
     /// Its statistics as a Prometheus server would read them.
     ///
     /// # Errors

@@ -27,6 +27,8 @@ pub enum Reply {
     Status(StatusCode),
     /// Nothing yet: the request is held for as long as it may wait, then answered with 503.
     Hold,
+    /// An answer's bytes, once the request has been held for as long as it may wait: nothing has changed.
+    Unchanged(Vec<u8>),
 }
 
 /// A server in a collector's place.
@@ -68,6 +70,10 @@ impl ScriptedFeed {
                 Reply::Hold => {
                     tokio::time::sleep(Duration::from_millis(request.wait_ms.into())).await;
                     StatusCode::SERVICE_UNAVAILABLE.into_response()
+                }
+                Reply::Unchanged(bytes) => {
+                    tokio::time::sleep(Duration::from_millis(request.wait_ms.into())).await;
+                    bytes.into_response()
                 }
             }
         };
@@ -138,23 +144,31 @@ impl ScriptedIndex {
     /// The answer with the pages `from..to`: the last part of a full copy if `to` is the number of pages.
     #[must_use]
     pub fn pages(&self, from: u32, to: u32) -> Vec<u8> {
+        let (bits, generation) = (self.pool.page_bits, self.pool.generation);
         let mut answer = AnswerWriter::new(&self.pool);
+        // Pages are cut by the hashes' leading bits, so that records in order of hashes are in order of pages.
+        let mut records = self.records.iter().skip_while(|(hash, _)| bits.page_of(**hash) < from).peekable();
         for number in from..to {
-            let bits = self.pool.page_bits;
             let mut page = PageWriter::default();
-            for (hash, holders) in self.records.iter().filter(|(hash, _)| bits.page_of(**hash) == number) {
+            while let Some((hash, holders)) = records.next_if(|(hash, _)| bits.page_of(**hash) == number) {
                 page.record(*hash, holders.iter().copied());
             }
-            let generation = self.pool.generation;
             answer.page(&page.finish(PageHeader { number, generation, version: 1 }));
         }
-        answer.finish(Cursor { generation: self.pool.generation, position: 1, next_page: to })
+        answer.finish(Cursor { generation, position: 1, next_page: to })
     }
 
     /// The whole of it in one answer.
     #[must_use]
     pub fn all(&self) -> Vec<u8> {
         self.pages(0, self.page_count())
+    }
+
+    /// An answer to a request that [knows](Self::is_known_to) all of it.
+    #[must_use]
+    pub fn unchanged(&self) -> Vec<u8> {
+        let (generation, next_page) = (self.pool.generation, self.page_count());
+        AnswerWriter::new(&self.pool).finish(Cursor { generation, position: 1, next_page })
     }
 
     /// How many pages there are.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Within a target directory.
-const PLUGIN: &str = "wasm32-wasip1/wasm/warmroute.wasm";
+/// The plugin, within a target directory.
+pub const PLUGIN: &str = "wasm32-wasip1/wasm/warmroute.wasm";
 
 /// A directory for the logs and configurations of one run. It stays, and says so, unless it is removed: whoever looks
 /// for the reason of a failure finds it there.

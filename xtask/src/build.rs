@@ -1,5 +1,6 @@
 //! Building the plugin and the programs.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -19,9 +20,13 @@ fn plugin() -> Result<()> {
 
 /// The plugin that panics on demand, for the tests of what a dead VM costs.
 pub(crate) fn faulty_plugin() -> Result<()> {
+    plugin_with("fault-injection", &workspace::faulty_target_dir()?)
+}
+
+/// The plugin with a feature that the shipped one never has, in a target directory of its own.
+pub(crate) fn plugin_with(feature: &str, target: &Path) -> Result<()> {
     let mut build = plugin_build()?;
-    build.args(["--features", "fault-injection"]).env("CARGO_TARGET_DIR", workspace::faulty_target_dir()?);
-    run::to_end(&mut build)
+    run::to_end(build.args(["--features", feature]).env("CARGO_TARGET_DIR", target))
 }
 
 fn plugin_build() -> Result<Command> {

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: figures, measured.
 
 mod freshness;
+mod overhead;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -13,6 +14,10 @@ pub(crate) enum Bench {
     Freshness(freshness::Options),
     /// The index alone, beside a peer's: lookups, events applied, pages, memory
     Index(compare::Options),
+    /// What a request costs on its way, beside plain Envoy, an external processor and the routers of others
+    Overhead(overhead::Options),
+    /// Where the filter's own time goes, in the real Envoy
+    Wasm(overhead::phases::Options),
 }
 
 /// Runs a benchmark.
@@ -20,5 +25,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Freshness(options) => freshness::run(options),
         Bench::Index(options) => compare::bench(options),
+        Bench::Overhead(options) => overhead::run(options),
+        Bench::Wasm(options) => overhead::phases::run(options),
     }
 }
