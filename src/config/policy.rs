@@ -1,16 +1,19 @@
 //! The rule by which a pool's worker is chosen, and its weights.
 
-use warmroute_routing::choose::{LeastLoad, LongestPrefix, Rule, Sticky, Weighed};
+use warmroute_routing::choose::{FirstToken, LeastLoad, LongestPrefix, Rule, Sticky, Weighed};
 
 use super::error::ConfigError;
 use super::reader::{Field, Fields};
 
-const NAMES: [&str; 4] = ["prefix", "cost", "sticky", "least_load"];
+const NAMES: [&str; 5] = ["default", "prefix", "cost", "sticky", "least_load"];
 
 pub(super) fn read(field: &Field<'_>) -> Result<Rule, ConfigError> {
-    let advice = "its name, one of \"prefix\", \"cost\", \"sticky\", \"least_load\"";
+    let advice = "its name, one of \"default\", \"prefix\", \"cost\", \"sticky\", \"least_load\"";
     let name = field.member("name")?.ok_or_else(|| field.error("has no name", advice))?.one_of(&NAMES)?;
     match name {
+        "default" => {
+            first_token(&field.fields(&["name", "thrift", "scarcity", "cpu_credit", "disk_credit"])?)
+        }
         "cost" => weighed(&field.fields(&[
             "name",
             "prefill_scale",
@@ -26,6 +29,29 @@ pub(super) fn read(field: &Field<'_>) -> Result<Rule, ConfigError> {
     }
 }
 
+fn first_token(fields: &Fields<'_>) -> Result<Rule, ConfigError> {
+    let default = FirstToken::default();
+    let rule = FirstToken {
+        thrift: fields.weight("thrift", 100.0, default.thrift)?,
+        scarcity: fields.weight("scarcity", 1000.0, default.scarcity)?,
+        cpu_credit: fields.weight("cpu_credit", 1.0, default.cpu_credit)?,
+        disk_credit: fields.weight("disk_credit", 1.0, default.disk_credit)?,
+    };
+    descending(fields, 1.0, rule.cpu_credit, rule.disk_credit)?;
+    Ok(Rule::FirstToken(rule))
+}
+
+/// A block in a slower tier that were worth more would make a deeper match dearer.
+fn descending(fields: &Fields<'_>, gpu: f64, cpu: f64, disk: f64) -> Result<(), ConfigError> {
+    for (name, own, faster) in [("cpu_credit", cpu, gpu), ("disk_credit", disk, cpu)] {
+        if own > faster {
+            let problem = format!("is {own}, more than a faster tier's credit, which is {faster}");
+            return Err(ConfigError::at(&format!("{}.{name}", fields.path()), problem, "less or as much"));
+        }
+    }
+    Ok(())
+}
+
 fn weighed(fields: &Fields<'_>) -> Result<Rule, ConfigError> {
     let default = Weighed::default();
     let rule = Weighed {
@@ -36,15 +62,7 @@ fn weighed(fields: &Fields<'_>) -> Result<Rule, ConfigError> {
         credit_decay: fields.weight("credit_decay", 1000.0, default.credit_decay)?,
         request_weight: fields.weight("request_weight", 1_000_000.0, default.request_weight)?,
     };
-    // A block in a slower tier that were worth more would make a deeper match dearer.
-    for (name, own, faster) in
-        [("cpu_credit", rule.cpu_credit, rule.gpu_credit), ("disk_credit", rule.disk_credit, rule.cpu_credit)]
-    {
-        if own > faster {
-            let problem = format!("is {own}, more than a faster tier's credit, which is {faster}");
-            return Err(ConfigError::at(&format!("{}.{name}", fields.path()), problem, "less or as much"));
-        }
-    }
+    descending(fields, rule.gpu_credit, rule.cpu_credit, rule.disk_credit)?;
     Ok(Rule::Cost(rule))
 }
 

@@ -1,6 +1,6 @@
 //! Each rule of the configuration, by the whole message that breaking it gives.
 
-use warmroute_routing::choose::{LeastLoad, LongestPrefix, Rule, Sticky, Weighed};
+use warmroute_routing::choose::{FirstToken, LeastLoad, LongestPrefix, Rule, Sticky, Weighed};
 
 use super::{Config, FilterConfig, Mode, PathPattern, PublisherConfig, PublisherRole, Role, Steering};
 
@@ -236,7 +236,11 @@ fn the_steering_is_one_of_two() {
 #[test]
 fn a_pool_has_a_policy_with_its_weights() {
     let policy = |json: &str| filter(&format!(r#"{{"pools":[{{"name":"p"{json}}}]}}"#)).pools[0].policy;
-    assert_eq!(policy(""), Rule::Prefix(LongestPrefix));
+    assert_eq!(policy(""), Rule::FirstToken(FirstToken::default()));
+    assert_eq!(policy(r#","policy":{"name":"default"}"#), policy(""));
+    let careful = FirstToken { scarcity: 12.0, ..FirstToken::default() };
+    assert_eq!(policy(r#","policy":{"name":"default","scarcity":12}"#), Rule::FirstToken(careful));
+    assert_eq!(policy(r#","policy":{"name":"prefix"}"#), Rule::Prefix(LongestPrefix));
     assert_eq!(policy(r#","policy":{"name":"least_load"}"#), Rule::LeastLoad(LeastLoad));
     let weighed = Weighed { request_weight: 2.0, gpu_credit: 0.9, ..Weighed::default() };
     assert_eq!(
@@ -255,6 +259,10 @@ fn a_pool_has_a_policy_with_its_weights() {
     refused(
         r#"{"name":"cost","gpu_credit":0.5}"#,
         "pools[0].policy.cpu_credit: is 0.75, more than a faster tier's credit, which is 0.5; write less or as much",
+    );
+    refused(
+        r#"{"name":"default","cpu_credit":0.2}"#,
+        "pools[0].policy.disk_credit: is 0.25, more than a faster tier's credit, which is 0.2; write less or as much",
     );
     refused(
         r#"{"name":"prefix","least_share":1}"#,

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use warmroute_routing::Tier;
-use warmroute_routing::choose::{Rule, Weighed};
+use warmroute_routing::choose::{LongestPrefix, Rule, Weighed};
 use warmroute_routing::hash::{Namespace, sequence_hashes};
 use warmroute_routing::loads::WorkerKey;
 use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWriter, Slot};
@@ -239,6 +239,7 @@ fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothin
         };
         route.destinations[0]
     };
-    assert_eq!(first(&Rule::default()), address(0));
+    assert_eq!(first(&Rule::Prefix(LongestPrefix)), address(0));
     assert_eq!(first(&Rule::Cost(Weighed::default())), address(1));
+    assert_eq!(first(&Rule::default()), address(1));
 }

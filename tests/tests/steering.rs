@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use serde_json::{Value, json};
+use warmroute_e2e::bootstrap::POOL;
 use warmroute_e2e::client::completion;
 use warmroute_e2e::scripted_feed::{Reply, ScriptedIndex};
 use warmroute_e2e::{
@@ -131,7 +132,11 @@ async fn a_retry_takes_the_second_worker_when_the_first_refuses_connections() ->
         if index.is_known_to(&request) { Reply::Hold } else { Reply::Bytes(index.all()) }
     })
     .await?;
-    let proxy = ProxyOptions::new("retry", &workers, feed.address())?.start().await?;
+    let mut options = ProxyOptions::new("retry", &workers, feed.address())?;
+    // Who comes second is told by the cache alone: under load, as another thread had it a moment ago, it may be the third.
+    let pools = json!([{ "name": POOL, "clusters": ["workers"], "policy": { "name": "prefix" } }]);
+    options.filter = json!({ "pools": pools });
+    let proxy = options.start().await?;
     let told = format!("steered worker={dead} ");
     wait::until_ok(DEADLINE, "the dead worker to be named", async || {
         let echo = proxy.send(&prompt, &[]).await?;

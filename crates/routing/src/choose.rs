@@ -9,13 +9,16 @@ use std::cmp::Ordering;
 use crate::hash::SequenceHash;
 use crate::lookup::{Depths, Extent, Floor, IndexShape, Lookup, Match, PageStore, Progress, Refine, Scope};
 use crate::page::Slot;
+use crate::tier::Tier;
 
+mod first_token;
 mod least_load;
 mod longest_prefix;
 mod rule;
 mod sticky;
 mod weighed;
 
+pub use first_token::FirstToken;
 pub use least_load::LeastLoad;
 pub use longest_prefix::LongestPrefix;
 pub use rule::Rule;
@@ -202,6 +205,13 @@ impl Selector {
         let choices = Contest::new(question).ranking(&found.workers, question.limits.choices, question.tie);
         Selection { choices, matched: !found.workers.is_empty(), reads: found.reads, capped: found.capped }
     }
+}
+
+/// The blocks whose prefill is saved, where a block counts by the fastest tier that it is found in. With credits that do not
+/// rise from tier to tier, a deeper match never saves less.
+fn saved_blocks(depths: &Depths, gpu_credit: f64, cpu_credit: f64, disk_credit: f64) -> f64 {
+    let [gpu, cpu, disk] = [Tier::Gpu, Tier::Cpu, Tier::Disk].map(|tier| f64::from(depths.within(tier)));
+    gpu_credit * gpu + cpu_credit * (cpu - gpu) + disk_credit * (disk - cpu)
 }
 
 /// The candidates, and what their costs are bounded by.

@@ -5,6 +5,10 @@ use crate::host::Host;
 
 const SECOND: u64 = 1_000_000;
 
+/// Whoever holds most, whatever is in hand there: where a request goes tells what counts as cached.
+const BY_PREFIX: &str =
+    r#"{"pools":[{"name":"p","policy":{"name":"prefix"}}],"decision_header":"x-decision"}"#;
+
 /// A proxy with an index of nothing, over workers at 127.0.0.1:8001 and on.
 pub(super) fn cold_host(workers: u16) -> FakeHost {
     let host = host();
@@ -63,7 +67,7 @@ pub(super) fn worker_of(decision: &str) -> &str {
 #[test]
 fn a_burst_with_one_new_prefix_follows_its_first_request_also_from_other_threads() {
     let host = cold_host(4);
-    let (mut one, mut two) = (filter(&host, plain()), filter(&host, plain()));
+    let (mut one, mut two) = (filter(&host, BY_PREFIX), filter(&host, BY_PREFIX));
     let (_first, decision) = send(&host, &mut one, &body(1, 400), 1 << 20);
     assert!(decision.contains(" cached_blocks=0 "), "{decision}");
     let worker = worker_of(&decision).to_owned();
@@ -99,7 +103,7 @@ fn prompts_that_nobody_has_are_spread_by_load() {
 fn a_prompt_that_was_decided_before_its_end_is_remembered_to_its_end() {
     for step in [16, 100, 1000] {
         let host = cold_host(4);
-        let mut filter = filter(&host, plain());
+        let mut filter = filter(&host, BY_PREFIX);
         let (_first, decision) = send(&host, &mut filter, &body(1, 400), step);
         assert!(decision.contains("prompt_blocks=~"), "not early: {decision}");
         let (_, again) = send(&host, &mut filter, &body(1, 400), 1 << 20);

@@ -202,6 +202,8 @@ proptest! {
         let shallow = Depths::new(shallow.map(|depth| depth.min(100)));
         let load = Load { requests, prefill_tokens, blocks: 7 };
         let rules = [
+            Rule::default(),
+            Rule::FirstToken(FirstToken { cpu_credit: 1.0, disk_credit: 0.0, thrift: 3.0, scarcity: 100.0 }),
             Rule::Prefix(LongestPrefix),
             Rule::Cost(Weighed::default()),
             Rule::Cost(Weighed { credit_decay: decay, ..Weighed::default() }),
@@ -211,6 +213,39 @@ proptest! {
         for rule in rules {
             let cost = |depths| rule.cost(&PROMPT, &depths, &load, &Fleet { least_prefill_tokens: 500 });
             prop_assert!(!cost(shallow).beats(&cost(deep)), "{rule:?}: {shallow:?} {deep:?}");
+        }
+    }
+}
+
+/// Every rule, with weights from one end of their range to the other.
+fn rules(weight: f64) -> [Rule; 6] {
+    [
+        Rule::default(),
+        Rule::FirstToken(FirstToken { thrift: weight, scarcity: weight * 10.0, ..FirstToken::default() }),
+        Rule::Prefix(LongestPrefix),
+        Rule::Cost(Weighed { credit_decay: weight, request_weight: weight, ..Weighed::default() }),
+        Rule::Sticky(Sticky { least_share: weight / 3.0, most_surplus_tokens: 30 }),
+        Rule::LeastLoad(LeastLoad),
+    ]
+}
+
+proptest! {
+    /// The decision with pages unread, or before the prompt's end, is the one that knows every depth.
+    #[test]
+    fn under_every_rule_the_bounded_decision_equals_the_full_one(
+        workers in proptest::collection::vec((0..=100u32, 0..2_000u32), 1..8),
+        weight in 0.0..3.0f64,
+    ) {
+        let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
+        let candidates = candidates(&loads);
+        let least_prefill_tokens = candidates.iter().map(|candidate| candidate.load.prefill_tokens).min().unwrap();
+        for rule in rules(weight) {
+            let cost = |i: usize| {
+                rule.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates[i].load, &Fleet { least_prefill_tokens })
+            };
+            let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
+            prop_assert_eq!(cost(choose(&depths, &loads, &rule, 1, 0).0[0]), least, "{:?}", rule);
+            prop_assert_eq!(cost(choose_early(&depths, &loads, &rule).1), least, "early, {:?}", rule);
         }
     }
 }

@@ -15,9 +15,8 @@
 //!
 //! It keeps to a warm worker as long as that saves more prefill than the queue there costs, and spills over after that.
 
-use super::{Cost, Fleet, Load, Policy, Prompt};
+use super::{Cost, Fleet, Load, Policy, Prompt, saved_blocks};
 use crate::lookup::Depths;
-use crate::tier::Tier;
 
 /// The rule's weights. The defaults are Dynamo's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,11 +66,10 @@ impl Weighed {
     }
 
     fn credit(&self, depths: &Depths, decay: f64) -> f64 {
-        let [gpu, cpu, disk] = [Tier::Gpu, Tier::Cpu, Tier::Disk].map(|tier| f64::from(depths.within(tier)));
         // Dynamo lets the decay take the GPU's credit below that of the host's memory, so that a block that is copied up
         // is worth less than before. A deeper match must never cost more.
         let gpu_credit = (self.gpu_credit * decay).max(self.cpu_credit.min(self.gpu_credit));
-        gpu_credit * gpu + self.cpu_credit * (cpu - gpu) + self.disk_credit * (disk - cpu)
+        saved_blocks(depths, gpu_credit, self.cpu_credit, self.disk_credit)
     }
 
     fn decay(&self, prompt: &Prompt, load: &Load, fleet: &Fleet) -> f64 {
