@@ -2,6 +2,7 @@
 
 mod freshness;
 mod overhead;
+mod quality;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -18,6 +19,8 @@ pub(crate) enum Bench {
     Overhead(overhead::Options),
     /// Where the filter's own time goes, in the real Envoy
     Wasm(overhead::phases::Options),
+    /// The policies, beside the peers' rules and the ideal, in simulated time: a trace, or built-in workloads
+    Quality(quality::Options),
 }
 
 /// Runs a benchmark.
@@ -27,5 +30,6 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Index(options) => compare::bench(options),
         Bench::Overhead(options) => overhead::run(options),
         Bench::Wasm(options) => overhead::phases::run(options),
+        Bench::Quality(options) => quality::run(options),
     }
 }
