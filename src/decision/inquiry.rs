@@ -278,14 +278,12 @@ fn published_blocks<H: Host>(
     let depth = best.depths.any();
     let Some(recent) = &around.recent else { return (depth, 0) };
     let part = recent.published_part(best.slot, asked.hashes, depth, around.now_us);
-    let Some(last) = (depth as usize).checked_sub(1).and_then(|last| asked.hashes.get(last)) else {
-        return (depth, 0);
-    };
+    let Some(held) = asked.hashes.get(..depth as usize) else { return (depth, 0) };
     if part == depth {
         return (depth, 0);
     }
     let mut pages = around.index.pages(around.host, snapshot);
-    let heard_of = is_published(&mut pages, snapshot.view.shape(), *last, best.slot);
+    let heard_of = is_published(&mut pages, snapshot.view.shape(), held, best.slot);
     (if heard_of { depth } else { part }, 1)
 }
 

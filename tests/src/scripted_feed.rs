@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use warmroute_routing::Tier;
 use warmroute_routing::feed::{AnswerWriter, Cursor, Request};
 use warmroute_routing::hash::{Namespace, SequenceHash, sequence_hashes};
-use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWriter, Slot};
+use warmroute_routing::page::{Generation, Holder, PageBits, PageHeader, PageWriter, RUN_BLOCKS, Slot};
 use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 /// What the feed answers to a request.
@@ -43,7 +43,7 @@ pub struct ScriptedFeed {
 #[derive(Debug, Clone)]
 pub struct ScriptedIndex {
     pool: Pool,
-    records: BTreeMap<SequenceHash, Vec<Holder>>,
+    records: BTreeMap<(u32, SequenceHash), Vec<Holder>>,
 }
 
 // === impl ScriptedFeed ===
@@ -133,8 +133,12 @@ impl ScriptedIndex {
     pub fn with(mut self, worker: SocketAddr, prompt: &[u32]) -> Self {
         let slot = self.pool.workers.iter().find(|known| known.address == worker).map(|known| known.slot);
         let holder = slot.map(|slot| Holder { slot, tier: Tier::Gpu });
-        for hash in sequence_hashes(prompt, self.pool.block_size, Namespace::default()) {
-            let holders = self.records.entry(hash).or_default();
+        let hashes = sequence_hashes(prompt, self.pool.block_size, Namespace::default());
+        for (run, hash) in
+            hashes.chunks(RUN_BLOCKS as usize).flat_map(|run| run.iter().map(move |hash| (run, hash)))
+        {
+            let page = run.first().map_or(0, |head| self.pool.page_bits.page_of(*head));
+            let holders = self.records.entry((page, *hash)).or_default();
             holders.extend(holder);
             holders.sort_unstable();
         }
@@ -144,13 +148,12 @@ impl ScriptedIndex {
     /// The answer with the pages `from..to`: the last part of a full copy if `to` is the number of pages.
     #[must_use]
     pub fn pages(&self, from: u32, to: u32) -> Vec<u8> {
-        let (bits, generation) = (self.pool.page_bits, self.pool.generation);
+        let generation = self.pool.generation;
         let mut answer = AnswerWriter::new(&self.pool);
-        // Pages are cut by the hashes' leading bits, so that records in order of hashes are in order of pages.
-        let mut records = self.records.iter().skip_while(|(hash, _)| bits.page_of(**hash) < from).peekable();
+        let mut records = self.records.iter().skip_while(|((page, _), _)| *page < from).peekable();
         for number in from..to {
             let mut page = PageWriter::default();
-            while let Some((hash, holders)) = records.next_if(|(hash, _)| bits.page_of(**hash) == number) {
+            while let Some(((_, hash), holders)) = records.next_if(|((page, _), _)| *page == number) {
                 page.record(*hash, holders.iter().copied());
             }
             answer.page(&page.finish(PageHeader { number, generation, version: 1 }));

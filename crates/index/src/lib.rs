@@ -116,9 +116,9 @@ pub struct Index {
 
 impl Index {
     /// The page's records may be this many on average before more pages are wanted.
-    const MOST_RECORDS_A_PAGE: u64 = 16;
+    const MOST_RECORDS_A_PAGE: u64 = 24;
     /// The records that a page should have on average in a new generation: room to grow by half.
-    const RECORDS_A_PAGE: u64 = 10;
+    const RECORDS_A_PAGE: u64 = 15;
 
     /// An index without workers.
     pub fn new(options: Options, generation: Generation) -> Self {

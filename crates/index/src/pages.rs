@@ -10,6 +10,12 @@ use crate::tree::{List, NodeId, Tree};
 /// every change.
 const LOG_SLACK: usize = 64;
 
+/// Published blocks that a run may have in its page: four branches that part at its start, or a page of a kilobyte.
+const MOST_IN_RUN: u32 = 64;
+/// A crowded run with fewer blocks than this comes together again. Well below the most, or a run at the bound would move
+/// to and fro.
+const FEWEST_IN_CROWD: u32 = 32;
+
 /// Every page, and the order in which they changed.
 ///
 /// Each change of a page gets a version of its own, so a reader can stop after any page and go on from there.
@@ -30,7 +36,7 @@ pub(crate) struct Pages {
 struct Page {
     /// 0 if it was never written in this generation.
     version: u64,
-    /// The first of its published blocks.
+    /// The first of the published blocks that stand in it.
     first: Option<NodeId>,
 }
 
@@ -95,32 +101,79 @@ impl Pages {
         self.log.range(start..).copied().filter(|(version, page)| self.page_version(*page) == *version)
     }
 
+    /// The page in which a block stands, or would stand.
+    pub(crate) fn of(&self, tree: &Tree, id: NodeId) -> Option<u32> {
+        let head = tree.get(tree.head(id))?;
+        let of = if head.run.crowded { tree.get(id)? } else { head };
+        Some(self.bits.page_of(of.hash))
+    }
+
     /// A block is published that was not.
     pub(crate) fn insert(&mut self, tree: &mut Tree, id: NodeId) {
-        self.relink(tree, id, |tree, first| tree.push_front(List::Page, first, id));
+        self.link(tree, id);
         self.blocks += 1;
+        let head = tree.head(id);
+        let Some(run) = tree.get_mut(head).map(|node| &mut node.run) else { return };
+        run.published += 1;
+        if run.published > MOST_IN_RUN && !run.crowded {
+            self.spread(tree, head, true);
+        }
     }
 
     /// A block is no longer published.
     pub(crate) fn remove(&mut self, tree: &mut Tree, id: NodeId) {
-        self.relink(tree, id, |tree, first| tree.unlink(List::Page, first, id));
+        self.unlink(tree, id);
         self.blocks -= 1;
+        let head = tree.head(id);
+        let Some(run) = tree.get_mut(head).map(|node| &mut node.run) else { return };
+        run.published = run.published.saturating_sub(1);
+        if run.published < FEWEST_IN_CROWD && run.crowded {
+            self.spread(tree, head, false);
+        }
     }
 
-    fn relink(
-        &mut self,
-        tree: &mut Tree,
-        id: NodeId,
-        change: impl FnOnce(&mut Tree, Option<NodeId>) -> Option<NodeId>,
-    ) {
-        let Some(number) = tree.get(id).map(|node| self.bits.page_of(node.hash)) else { return };
-        if let Some(page) = self.pages.get_mut(number as usize) {
-            page.first = change(tree, page.first);
+    /// Lets a run's blocks stand in the pages of their own hashes, or in that of the run again.
+    fn spread(&mut self, tree: &mut Tree, head: NodeId, crowded: bool) {
+        let mut moved = tree.rest_of_run(head);
+        moved.retain(|id| tree.get(*id).is_some_and(|node| node.holders.is_published()));
+        for id in &moved {
+            self.change(tree, *id);
+            self.unlink(tree, *id);
+        }
+        if let Some(node) = tree.get_mut(head) {
+            node.run.crowded = crowded;
+        }
+        for id in moved {
+            self.link(tree, id);
+            self.change(tree, id);
+        }
+        self.change(tree, head);
+    }
+
+    /// Puts a published block into its page.
+    fn link(&mut self, tree: &mut Tree, id: NodeId) {
+        let number = self.of(tree, id);
+        if let Some(page) = number.and_then(|number| self.pages.get_mut(number as usize)) {
+            page.first = tree.push_front(List::Page, page.first, id);
+        }
+    }
+
+    fn unlink(&mut self, tree: &mut Tree, id: NodeId) {
+        let number = self.of(tree, id);
+        if let Some(page) = number.and_then(|number| self.pages.get_mut(number as usize)) {
+            page.first = tree.unlink(List::Page, page.first, id);
+        }
+    }
+
+    /// The page of a block changes in this step.
+    pub(crate) fn change(&mut self, tree: &Tree, id: NodeId) {
+        if let Some(number) = self.of(tree, id) {
+            self.mark(number);
         }
     }
 
     /// The bytes of a page change in this step.
-    pub(crate) fn mark(&mut self, number: u32) {
+    fn mark(&mut self, number: u32) {
         let Some(page) = self.pages.get_mut(number as usize) else { return };
         if page.version > self.step {
             return;
@@ -134,6 +187,12 @@ impl Pages {
                 pages.get(*number as usize).is_some_and(|page| page.version == *version)
             });
         }
+    }
+
+    /// Puts a block that was published before into its page of a new table.
+    pub(crate) fn put(&mut self, tree: &mut Tree, id: NodeId) {
+        self.link(tree, id);
+        self.blocks += 1;
     }
 
     /// Every page with a published block changes in this step.

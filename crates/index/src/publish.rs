@@ -26,8 +26,10 @@ impl Publisher {
         self.blocks.sort_unstable_by_key(|(hash, _)| *hash);
         for (hash, id) in &self.blocks {
             let holders = holders(residency, *id);
-            if !holders.is_empty() {
-                self.writer.record(*hash, holders);
+            match tree.get(*id).is_some_and(|node| node.run.crowded) {
+                _ if holders.is_empty() => {}
+                true => self.writer.crowded(*hash, holders),
+                false => self.writer.record(*hash, holders),
             }
         }
         self.writer.finish(PageHeader { number, generation, version: pages.page_version(number) })

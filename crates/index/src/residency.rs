@@ -70,14 +70,11 @@ impl Residency {
     /// Drops what a retired seat holds of a block, whatever it is. Nothing is carried down: the whole seat goes.
     pub(crate) fn purge(&mut self, id: NodeId, seat: SeatId) {
         let Some(node) = self.tree.get_mut(id) else { return };
-        let page = self.pages.bits().page_of(node.hash);
         if let Some(shift) = node.holders.publish(seat, None) {
             self.count(seat, false);
-            let version = self.pages.page_version(page);
-            if self.seats.get(seat).is_some_and(|seat| seat.may_be_in_page(version)) {
-                self.pages.mark(page);
-            }
-            self.shift(id, shift);
+            let version = self.pages.of(&self.tree, id).map_or(0, |page| self.pages.page_version(page));
+            let is_told = self.seats.get(seat).is_some_and(|seat| seat.may_be_in_page(version));
+            self.shift(id, shift, is_told);
         }
         self.forget(id, seat);
     }
@@ -117,13 +114,11 @@ impl Residency {
         let before = holding.published;
         let above = node.parent.map_or(Some(Tier::Gpu), |parent| self.tree.published(parent, seat));
         let after = above.and_then(|above| holding.tier_below(above));
-        let page = self.pages.bits().page_of(node.hash);
         if let Some(shift) = self.tree.get_mut(id)?.holders.publish(seat, after) {
-            self.pages.mark(page);
             if before.is_some() != after.is_some() {
                 self.count(seat, after.is_some());
             }
-            self.shift(id, shift);
+            self.shift(id, shift, true);
         }
         Some((before, after))
     }
@@ -139,11 +134,19 @@ impl Residency {
         *less = less.saturating_sub(1);
     }
 
-    fn shift(&mut self, id: NodeId, shift: Shift) {
+    /// Keeps the pages in step with a block. `is_told`: its page tells of the change, so that it is changed itself.
+    fn shift(&mut self, id: NodeId, shift: Shift, is_told: bool) {
+        // The block's page may be another one once it has come or gone.
+        if is_told && shift != Shift::Appeared {
+            self.pages.change(&self.tree, id);
+        }
         match shift {
             Shift::Appeared => self.pages.insert(&mut self.tree, id),
             Shift::Disappeared => self.pages.remove(&mut self.tree, id),
             Shift::Stayed => {}
+        }
+        if is_told && shift == Shift::Appeared {
+            self.pages.change(&self.tree, id);
         }
     }
 
@@ -154,7 +157,7 @@ impl Residency {
         let published = |id: &NodeId| self.tree.get(*id).is_some_and(|node| node.holders.is_published());
         let ids: Vec<_> = self.tree.ids().filter(published).collect();
         for id in ids {
-            self.pages.insert(&mut self.tree, id);
+            self.pages.put(&mut self.tree, id);
         }
         self.pages.mark_filled();
     }

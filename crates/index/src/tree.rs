@@ -3,8 +3,10 @@
 use std::num::NonZeroU32;
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 use warmroute_routing::Tier;
 use warmroute_routing::hash::{LocalHash, Namespace, SequenceHash};
+use warmroute_routing::page::RUN_BLOCKS;
 
 use crate::holders::Holders;
 use crate::seats::SeatId;
@@ -36,7 +38,29 @@ pub(crate) struct Node {
     siblings: Links,
     /// The other published blocks of its page.
     page: Links,
+    /// The first block of its run; none where it is that itself.
+    head: Option<NodeId>,
+    /// What a run's first block knows of the run.
+    pub(crate) run: Run,
+    /// Its place in the run, from 0.
+    place: u8,
     pub(crate) holders: Holders,
+}
+
+/// How full a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Its published blocks, in all branches.
+    pub(crate) published: u32,
+    /// Its blocks, but for the first, stand in the pages of their own hashes.
+    pub(crate) crowded: bool,
+}
+
+/// A block's place in its run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    head: Option<NodeId>,
+    place: u8,
 }
 
 /// Which of a node's two lists.
@@ -68,8 +92,11 @@ impl NodeId {
 // === impl Node ===
 
 impl Node {
-    fn new(hash: SequenceHash, namespace: Namespace, parent: Option<NodeId>) -> Self {
+    fn new(hash: SequenceHash, namespace: Namespace, parent: Option<NodeId>, place: Place) -> Self {
         Self {
+            head: place.head,
+            run: Run::default(),
+            place: place.place,
             hash,
             namespace,
             parent,
@@ -151,7 +178,8 @@ impl Tree {
         if let Some(id) = self.by_hash.get(&hash) {
             return Some(*id);
         }
-        let id = self.put(Node::new(hash, namespace, parent))?;
+        let place = parent.map_or(Place::default(), |parent| self.place_below(parent));
+        let id = self.put(Node::new(hash, namespace, parent, place))?;
         self.by_hash.insert(hash, id);
         if let Some(parent) = parent {
             let first = self.get(parent).and_then(|node| node.first_child);
@@ -161,6 +189,33 @@ impl Tree {
             }
         }
         Some(id)
+    }
+
+    /// The place in a run of the blocks after `parent`.
+    fn place_below(&self, parent: NodeId) -> Place {
+        let Some(node) = self.get(parent) else { return Place::default() };
+        let place = node.place + 1;
+        match u32::from(place) < RUN_BLOCKS {
+            true => Place { head: Some(node.head.unwrap_or(parent)), place },
+            false => Place::default(),
+        }
+    }
+
+    /// The first block of a block's run.
+    pub(crate) fn head(&self, id: NodeId) -> NodeId {
+        self.get(id).and_then(|node| node.head).unwrap_or(id)
+    }
+
+    /// The other blocks of a run, in all its branches.
+    pub(crate) fn rest_of_run(&self, head: NodeId) -> Vec<NodeId> {
+        let is_of_run = |id: &NodeId| self.get(*id).is_some_and(|node| node.place > 0);
+        let mut rest: Vec<_> = self.children(head).filter(is_of_run).collect();
+        let mut next = 0;
+        while let Some(id) = rest.get(next) {
+            rest.extend(self.children(*id).filter(is_of_run).collect::<SmallVec<[NodeId; 4]>>());
+            next += 1;
+        }
+        rest
     }
 
     fn put(&mut self, node: Node) -> Option<NodeId> {

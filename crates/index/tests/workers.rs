@@ -146,20 +146,19 @@ fn a_generation_keeps_the_content_and_changes_every_page_that_has_some() {
     assert_eq!((index.generation(), index.page_bits()), (Generation(9), bits(6)));
     assert_eq!(slot_of(&index, worker).number(), 0);
     assert_eq!(depth(&mut index, worker, &prompt()), 3);
-    let mut pages: Vec<_> = prompt().iter().map(|hash| bits(6).page_of(*hash)).collect();
-    pages.sort_unstable();
-    pages.dedup();
-    assert_eq!(index.changed_since(position).map(|(_, page)| page).collect::<Vec<_>>(), pages);
+    // The prompt is one run.
+    let page = bits(6).page_of(prompt()[0]);
+    assert_eq!(index.changed_since(position).map(|(_, page)| page).collect::<Vec<_>>(), [page]);
 }
 
 #[test]
 fn more_pages_are_wanted_when_they_are_full() {
     let mut index = index(1, 1);
     let worker = index.add_worker(identity(0)).unwrap();
-    let blocks: Vec<u32> = (0..33).collect();
-    index.apply(worker, &Event::Stored(stored(None, &blocks[..32]))).unwrap();
+    let blocks: Vec<u32> = (0..49).collect();
+    index.apply(worker, &Event::Stored(stored(None, &blocks[..48]))).unwrap();
     assert_eq!(index.wants_pages(), None);
-    index.apply(worker, &Event::Stored(stored(Some(31), &blocks[32..]))).unwrap();
+    index.apply(worker, &Event::Stored(stored(Some(47), &blocks[48..]))).unwrap();
     assert_eq!(index.wants_pages(), Some(bits(2)));
     index.begin_generation(Generation(2), bits(2));
     assert_eq!(index.wants_pages(), None);

@@ -68,10 +68,10 @@ impl LocalHash {
     /// The hash of one block in which media (images, audio, embeddings) stand behind placeholder tokens: `media` are
     /// the 64-bit names of what is behind them. Their order does not matter; they are sorted here.
     pub fn of_block_with_media(namespace: Namespace, tokens: &[u32], media: &mut [u64]) -> Self {
-        let mut bytes: SmallVec<[u8; INLINE_TOKENS * 4]> =
-            SmallVec::with_capacity(tokens.len() * 4 + media.len() * 8);
-        for token in tokens {
-            bytes.extend_from_slice(&token.to_le_bytes());
+        // Filled as a whole: pushed number by number, the copy costs many times what the hash does.
+        let mut bytes: SmallVec<[u8; INLINE_TOKENS * 4]> = SmallVec::from_elem(0, tokens.len() * 4);
+        for (to, token) in bytes.as_chunks_mut().0.iter_mut().zip(tokens) {
+            *to = token.to_le_bytes();
         }
         media.sort_unstable();
         for name in media.iter() {

@@ -2,8 +2,9 @@
 //!
 //! The published index is closed under prefixes: a worker that is published for a block is published for every block
 //! before it, and the tier never gets faster on the way. So "worker w holds block i in tier t or a faster one" is
-//! monotone in `i`, and a depth is found by bisection: about log2(blocks) page reads, not one for each block. Each read
-//! tells about every worker at once, so that one search narrows them all.
+//! monotone in `i`, and a depth is found by bisection: about log2(blocks) probes, not one for each block. Blocks of one run
+//! share a page (see the `page` module), so that the last probes of a search need no further read: some log2(blocks / 16)
+//! reads are left. Each probe tells about every worker at once, so that one search narrows them all.
 //!
 //! Three steps, each reading only what the ones before left open:
 //! 1. the first block; if nobody holds it, nobody holds anything: one read;
@@ -21,7 +22,7 @@
 //! shorter.
 
 use crate::hash::SequenceHash;
-use crate::page::{Generation, Holder, Holders, Page, PageBits, Slot};
+use crate::page::{Generation, Holders, Page, PageBits, RUN_BLOCKS, Record, Slot};
 use crate::tier::Tier;
 
 /// Where the pages are.
@@ -135,13 +136,15 @@ pub struct Lookup {
 }
 
 /// One call's share of a lookup.
-struct Search<'a, 's, S, L> {
+struct Search<'a, 's, S: PageStore, L> {
     scope: Scope<'s, S, L>,
     hashes: &'a [SequenceHash],
     found: &'a mut Matches,
-    /// The holders of the block that was read last.
-    holders: Vec<Holder>,
+    pages: PagesRead<S::Bytes>,
 }
+
+/// The pages that were read in a call, by number. What was not there stays so until the call ends.
+struct PagesRead<B>(Vec<(u32, Option<B>)>);
 
 /// The reads are used up.
 struct Capped;
@@ -157,22 +160,22 @@ pub fn lookup<S: PageStore, L: Fn(Slot) -> bool>(
     lookup.found
 }
 
-/// Whether the index has a block for a worker. One read.
-pub fn is_published<S: PageStore>(store: &mut S, shape: IndexShape, hash: SequenceHash, slot: Slot) -> bool {
-    let mut found = false;
-    each_holder(store, shape, hash, |holder| found |= holder.slot == slot);
-    found
-}
-
-/// Reads the holders of a block. A page that is missing, broken, of another generation or another number has none.
-fn each_holder<S: PageStore>(store: &mut S, shape: IndexShape, hash: SequenceHash, each: impl FnMut(Holder)) {
-    let number = shape.page_bits.page_of(hash);
-    let Some(bytes) = store.read(number) else { return };
-    let Ok(page) = Page::parse(bytes.as_ref()) else { return };
-    let header = page.header();
-    if header.generation == shape.generation && header.number == number {
-        page.find(hash).into_iter().flat_map(Holders::iter).for_each(each);
-    }
+/// Whether the index has the last of these blocks, a prompt's first ones, for a worker. One read, or two in a crowded run.
+pub fn is_published<S: PageStore>(
+    store: &mut S,
+    shape: IndexShape,
+    hashes: &[SequenceHash],
+    slot: Slot,
+) -> bool {
+    let Some(last) = hashes.len().checked_sub(1).and_then(|last| u32::try_from(last).ok()) else {
+        return false;
+    };
+    let mut scope = Scope { store, shape, live: (), max_reads: u32::MAX };
+    let mut pages = PagesRead(Vec::new());
+    let record = pages.record(&mut scope, &mut 0, hashes, last);
+    record.is_ok_and(|record| {
+        record.is_some_and(|record| record.holders.iter().any(|holder| holder.slot == slot))
+    })
 }
 
 // === impl RefineAll ===
@@ -267,14 +270,12 @@ impl Match {
     /// Takes in whether the worker holds block `block` and where. Pages may change between two reads, so a later read
     /// may speak against an earlier one: what was seen stays.
     fn learn(&mut self, block: u32, tier: Option<Tier>) {
-        for (t, (low, high)) in Tier::ALL.into_iter().zip(self.at_least.0.iter_mut().zip(&mut self.at_most.0))
-        {
-            if tier.is_some_and(|tier| tier <= t) {
-                *low = (*low).max(block + 1);
-            } else {
-                *high = (*high).min(block);
-            }
-            *high = (*high).max(*low);
+        // Without a branch for each tier: this is done for each worker at each probe.
+        let first_held = tier.map_or(Tier::COUNT, |tier| tier as usize);
+        for (t, (low, high)) in self.at_least.0.iter_mut().zip(&mut self.at_most.0).enumerate() {
+            let is_held = t >= first_held;
+            *low = (*low).max(if is_held { block + 1 } else { 0 });
+            *high = (*high).min(if is_held { u32::MAX } else { block }).max(*low);
         }
     }
 }
@@ -295,7 +296,8 @@ impl Lookup {
         // While more is to come, no bound that was found can be mistaken for the open end.
         let total = extent.expected_blocks.map_or(known, |expected| expected.max(known.saturating_add(1)));
         self.rescale(total);
-        let mut search = Search { scope, hashes: extent.hashes, found: &mut self.found, holders: Vec::new() };
+        let mut search =
+            Search { scope, hashes: extent.hashes, found: &mut self.found, pages: PagesRead(Vec::new()) };
         if !self.started {
             if known == 0 {
                 return if total == 0 { Progress::Done } else { Progress::MoreBlocks };
@@ -340,9 +342,12 @@ impl Lookup {
 
 impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
     fn begin(&mut self, total: u32) {
-        self.fetch(0);
-        self.found.workers = self.holders.iter().map(|holder| Match::unseen(holder.slot, total)).collect();
-        self.absorb(0);
+        let record = self.pages.record(&mut self.scope, &mut self.found.reads, self.hashes, 0);
+        let Ok(Some(record)) = record else { return };
+        let live = &self.scope.live;
+        let slots = record.holders.iter().map(|holder| holder.slot).filter(|slot| live(*slot));
+        self.found.workers = slots.map(|slot| Match::unseen(slot, total)).collect();
+        absorb(&mut self.found.workers, 0, Some(record.holders));
     }
 
     /// Raises what is known of each worker to what is taken as given. A worker that the index does not know for the first
@@ -406,38 +411,78 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
         Ok(())
     }
 
-    /// Reads the holders of a block into what is known of each worker; returns how many there are.
+    /// Takes what is told of a block into what is known of each worker; returns how many of them hold it.
     fn probe(&mut self, block: u32) -> Result<usize, Capped> {
-        if self.found.reads >= self.scope.max_reads {
+        let record = self.pages.record(&mut self.scope, &mut self.found.reads, self.hashes, block)?;
+        Ok(absorb(&mut self.found.workers, block, record.map(|record| record.holders)))
+    }
+}
+
+/// Takes in who holds a block; returns how many of the workers do. One that did not hold the first block when that was
+/// read is passed over.
+fn absorb(workers: &mut [Match], block: u32, holders: Option<Holders<'_>>) -> usize {
+    // Both lists ascend by slot.
+    let mut holders = holders.into_iter().flat_map(Holders::iter).peekable();
+    let mut count = 0;
+    for worker in workers {
+        while holders.next_if(|holder| holder.slot < worker.slot).is_some() {}
+        let tier = holders.next_if(|holder| holder.slot == worker.slot).map(|holder| holder.tier);
+        count += usize::from(tier.is_some());
+        worker.learn(block, tier);
+    }
+    count
+}
+
+// === impl PagesRead ===
+
+impl<B: AsRef<[u8]>> PagesRead<B> {
+    /// What is told of a block, in the page of its run or, if the run is crowded, in its own.
+    fn record<S: PageStore<Bytes = B>, L>(
+        &mut self,
+        scope: &mut Scope<'_, S, L>,
+        reads: &mut u32,
+        hashes: &[SequenceHash],
+        block: u32,
+    ) -> Result<Option<Record<'_>>, Capped> {
+        let place = block % RUN_BLOCKS;
+        let (Some(hash), Some(head)) = (hashes.get(block as usize), hashes.get((block - place) as usize))
+        else {
+            return Ok(None);
+        };
+        let bits = scope.shape.page_bits;
+        let of_run = self.read(scope, reads, bits.page_of(*head))?;
+        // Most often it is there, so the head's record is asked only where it is not.
+        let is_elsewhere = self.page(of_run, scope.shape).is_some_and(|page| {
+            place > 0 && page.find(*hash).is_none() && page.find(*head).is_some_and(|head| head.crowded)
+        });
+        let own = if is_elsewhere { self.read(scope, reads, bits.page_of(*hash))? } else { of_run };
+        Ok(self.page(own, scope.shape).and_then(|page| page.find(*hash)))
+    }
+
+    /// Reads a page, unless that was done before; returns its place in the list.
+    fn read<S: PageStore<Bytes = B>, L>(
+        &mut self,
+        scope: &mut Scope<'_, S, L>,
+        reads: &mut u32,
+        number: u32,
+    ) -> Result<usize, Capped> {
+        if let Some(place) = self.0.iter().position(|(read, _)| *read == number) {
+            return Ok(place);
+        }
+        // The first page is read whatever the cap is.
+        if *reads > 0 && *reads >= scope.max_reads {
             return Err(Capped);
         }
-        let holders = self.fetch(block);
-        self.absorb(block);
-        Ok(holders)
+        *reads += 1;
+        self.0.push((number, scope.store.read(number)));
+        Ok(self.0.len() - 1)
     }
 
-    fn absorb(&mut self, block: u32) {
-        // Both lists ascend by slot. A holder that did not hold the first block when that was read is passed over.
-        let mut holders = self.holders.iter().peekable();
-        for worker in &mut self.found.workers {
-            while holders.next_if(|holder| holder.slot < worker.slot).is_some() {}
-            let tier = holders.next_if(|holder| holder.slot == worker.slot).map(|holder| holder.tier);
-            worker.learn(block, tier);
-        }
-    }
-
-    /// Reads the live holders of a block; returns how many there are.
-    fn fetch(&mut self, block: u32) -> usize {
-        self.holders.clear();
-        let Some(hash) = self.hashes.get(block as usize) else { return 0 };
-        self.found.reads += 1;
-        let Scope { store, shape, live, .. } = &mut self.scope;
-        each_holder(*store, *shape, *hash, |holder| {
-            if live(holder.slot) {
-                self.holders.push(holder);
-            }
-        });
-        self.holders.len()
+    fn page(&self, place: usize, shape: IndexShape) -> Option<Page<'_>> {
+        let (number, bytes) = self.0.get(place)?;
+        let page = Page::parse(bytes.as_ref()?.as_ref()).ok()?;
+        let header = page.header();
+        (header.generation == shape.generation && header.number == *number).then_some(page)
     }
 }
 

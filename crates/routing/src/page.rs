@@ -1,24 +1,38 @@
 //! The page: the unit in which the index is published.
 //!
-//! The index is a hash table cut into `2^bits` pages. A block's page is the top `bits` bits of its sequence hash
-//! ([`PageBits::page_of`]). A page holds a record for each of its published blocks: the block's sequence hash and the
-//! workers that hold it, each with the tier in which a walk from the prompt's start finds the block.
+//! The index is a hash table cut into `2^bits` pages. A page holds a record for each of its published blocks: the block's
+//! sequence hash and the workers that hold it, each with the tier in which a walk from the prompt's start finds the block.
 //!
-//! # Layout, version 1
+//! # Which block is in which page
+//!
+//! A prompt is cut into runs of [`RUN_BLOCKS`] blocks, from its start. A run shares a page: that of its *head*, the run's
+//! first block, whose page is the top `bits` bits of its sequence hash ([`PageBits::page_of`]). So a lookup that has read a
+//! page knows of sixteen blocks, and a new prompt changes one page for sixteen blocks.
+//!
+//! ```text
+//! blocks  0 1 2 ... 15 | 16 17 ... 31 | 32 ...
+//! page of 0            | 16           | 32
+//! ```
+//!
+//! Where many prompts part inside a run, all its branches would crowd one page. Such a run is marked in its head's
+//! record; its other blocks then stand each in the page of its own hash. The head's page is the same either way.
+//!
+//! # Layout, version 2
 //!
 //! All numbers are little-endian. `n` is the number of records, `m` the number of holders of all records together.
 //!
 //! ```text
 //! offset      size  field
 //! 0           4     magic, the bytes "WRPG"
-//! 4           2     format version, 1
+//! 4           2     format version, 2
 //! 6           2     zero
 //! 8           4     the page's number
 //! 12          4     n
 //! 16          8     generation of the index that the page belongs to
 //! 24          8     version: the index's position when the page last changed
 //! 32          8n    sequence hashes, strictly ascending
-//! 32 + 8n     4n    ends: the holders of record i are those from ends[i-1] (0 for i = 0) up to ends[i], in holders
+//! 32 + 8n     4n    ends: bits 0..31: the holders of record i are those from ends[i-1] (0 for i = 0) up to ends[i], in
+//!                   holders; bit 31: the block is the head of a crowded run
 //! 32 + 12n    2m    holders: bits 0..14 the worker's slot, bits 14..16 the tier; ascending by slot within a record
 //! ```
 //!
@@ -31,13 +45,18 @@ use crate::hash::SequenceHash;
 use crate::tier::Tier;
 
 /// The number of this layout.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
+
+/// Blocks in a run. With 8 or 32 a lookup reads as many pages to within one; 16 keeps a page with a run or two small.
+pub const RUN_BLOCKS: u32 = 16;
 
 const MAGIC: &[u8; 4] = b"WRPG";
 const HEADER_LEN: usize = 32;
 const HASH_LEN: usize = 8;
 const END_LEN: usize = 4;
 const HOLDER_LEN: usize = 2;
+/// In an end: the block is the head of a crowded run.
+const CROWDED: u32 = 1 << 31;
 
 /// A generation of the index: changed when the collector restarts, when the number of pages or the block size changes.
 /// Pages of different generations never mix.
@@ -85,6 +104,15 @@ pub struct Page<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Holders<'a>(&'a [[u8; HOLDER_LEN]]);
 
+/// What a page tells of one block.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The workers that hold it.
+    pub holders: Holders<'a>,
+    /// It is the head of a run whose other blocks stand in the pages of their own hashes.
+    pub crowded: bool,
+}
+
 /// Why bytes are not a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
@@ -120,7 +148,7 @@ pub enum PageError {
 /// writer.record(SequenceHash(42), [holder]);
 /// let bytes = writer.finish(header);
 /// let page = Page::parse(&bytes).unwrap();
-/// assert_eq!(page.find(SequenceHash(42)).unwrap().iter().collect::<Vec<_>>(), [holder]);
+/// assert_eq!(page.find(SequenceHash(42)).unwrap().holders.iter().collect::<Vec<_>>(), [holder]);
 /// assert!(page.find(SequenceHash(43)).is_none());
 /// ```
 #[derive(Debug, Default)]
@@ -168,7 +196,7 @@ impl PageBits {
         1 << self.0
     }
 
-    /// The page in which a block's record stands.
+    /// The page of a hash: that of a run's head for the whole run, that of the block itself in a crowded run.
     pub fn page_of(self, hash: SequenceHash) -> u32 {
         // A shift by 64 is not defined, so one page is a case of its own.
         if self.0 == 0 { 0 } else { (hash.0 >> (64 - u32::from(self.0))) as u32 }
@@ -217,8 +245,7 @@ impl<'a> Page<'a> {
         let short = PageError::Length { expected, actual: bytes.len() };
         let (hashes, _) = reader.take(records.saturating_mul(HASH_LEN)).ok_or(short)?.as_chunks();
         let (ends, _) = reader.take(records.saturating_mul(END_LEN)).ok_or(short)?.as_chunks::<END_LEN>();
-        let holders =
-            ends.last().map_or(0, |end| u32::from_le_bytes(*end) as usize).saturating_mul(HOLDER_LEN);
+        let holders = ends.last().map_or(0, |end| end_of(*end).0).saturating_mul(HOLDER_LEN);
         let wrong = PageError::Length { expected: expected.saturating_add(holders), actual: bytes.len() };
         let (holders, _) = reader.take(holders).ok_or(wrong)?.as_chunks();
         if !reader.is_empty() {
@@ -237,11 +264,8 @@ impl<'a> Page<'a> {
         let mut last_hash = None;
         let mut last_end = 0;
         for (i, (hash, end)) in self.hashes.iter().zip(self.ends).enumerate() {
-            let (hash, end) = (u64::from_le_bytes(*hash), u32::from_le_bytes(*end));
-            if last_hash.is_some_and(|last| last >= hash)
-                || end < last_end
-                || end as usize > self.holders.len()
-            {
+            let (hash, (end, _)) = (u64::from_le_bytes(*hash), end_of(*end));
+            if last_hash.is_some_and(|last| last >= hash) || end < last_end || end > self.holders.len() {
                 return Err(PageError::Order(i));
             }
             (last_hash, last_end) = (Some(hash), end);
@@ -264,28 +288,34 @@ impl<'a> Page<'a> {
         self.hashes.is_empty()
     }
 
-    /// The workers that hold a block, if it is published.
-    pub fn find(&self, hash: SequenceHash) -> Option<Holders<'a>> {
+    /// What is told of a block, if it is published and stands here.
+    pub fn find(&self, hash: SequenceHash) -> Option<Record<'a>> {
         let record = self.hashes.binary_search_by_key(&hash.0, |bytes| u64::from_le_bytes(*bytes)).ok()?;
-        self.holders_of(record)
+        self.record(record)
     }
 
-    fn holders_of(&self, record: usize) -> Option<Holders<'a>> {
-        let end_of = |i: usize| self.ends.get(i).map(|end| u32::from_le_bytes(*end) as usize);
+    fn record(&self, record: usize) -> Option<Record<'a>> {
         let start = match record.checked_sub(1) {
-            Some(before) => end_of(before)?,
+            Some(before) => end_of(*self.ends.get(before)?).0,
             None => 0,
         };
-        self.holders.get(start..end_of(record)?).map(Holders)
+        let (end, crowded) = end_of(*self.ends.get(record)?);
+        Some(Record { holders: self.holders.get(start..end).map(Holders)?, crowded })
     }
 
     /// Every record, in ascending order of hashes.
-    pub fn records(&self) -> impl Iterator<Item = (SequenceHash, Holders<'a>)> + '_ {
+    pub fn records(&self) -> impl Iterator<Item = (SequenceHash, Record<'a>)> + '_ {
         self.hashes
             .iter()
             .enumerate()
-            .filter_map(|(i, hash)| Some((SequenceHash(u64::from_le_bytes(*hash)), self.holders_of(i)?)))
+            .filter_map(|(i, hash)| Some((SequenceHash(u64::from_le_bytes(*hash)), self.record(i)?)))
     }
+}
+
+/// An end, and whether its block is the head of a crowded run.
+fn end_of(bytes: [u8; END_LEN]) -> (usize, bool) {
+    let end = u32::from_le_bytes(bytes);
+    ((end & !CROWDED) as usize, end & CROWDED != 0)
 }
 
 // === impl Holders ===
@@ -302,9 +332,21 @@ impl<'a> Holders<'a> {
 impl PageWriter {
     /// Adds a block. Records come in strictly ascending order of hashes, holders in ascending order of slots.
     pub fn record(&mut self, hash: SequenceHash, holders: impl IntoIterator<Item = Holder>) {
+        self.add(hash, holders, 0);
+    }
+
+    /// Adds a block that is the head of a crowded run.
+    pub fn crowded(&mut self, hash: SequenceHash, holders: impl IntoIterator<Item = Holder>) {
+        self.add(hash, holders, CROWDED);
+    }
+
+    fn add(&mut self, hash: SequenceHash, holders: impl IntoIterator<Item = Holder>, mark: u32) {
         self.hashes.extend_from_slice(&hash.0.to_le_bytes());
-        self.holders.extend(holders.into_iter().flat_map(Holder::encode));
-        self.ends.extend_from_slice(&((self.holders.len() / HOLDER_LEN) as u32).to_le_bytes());
+        for holder in holders {
+            self.holders.extend_from_slice(&holder.encode());
+        }
+        let end = (self.holders.len() / HOLDER_LEN) as u32;
+        self.ends.extend_from_slice(&(end | mark).to_le_bytes());
     }
 
     /// The page's bytes. The writer is empty again afterwards and keeps its memory.
@@ -337,7 +379,8 @@ mod tests {
     fn page_of(records: &[(u64, Vec<Holder>)]) -> Vec<u8> {
         let mut writer = PageWriter::default();
         for (hash, holders) in records {
-            writer.record(SequenceHash(*hash), holders.iter().copied());
+            let (hash, holders) = (SequenceHash(*hash), holders.iter().copied());
+            if hash.0 % 3 == 0 { writer.crowded(hash, holders) } else { writer.record(hash, holders) }
         }
         writer.finish(HEADER)
     }
@@ -359,7 +402,9 @@ mod tests {
             page.verify().unwrap();
             prop_assert_eq!(page.header(), HEADER);
             for (hash, holders) in &records {
-                let found: Vec<_> = page.find(SequenceHash(*hash)).unwrap().iter().collect();
+                let found = page.find(SequenceHash(*hash)).unwrap();
+                prop_assert_eq!(found.crowded, hash % 3 == 0);
+                let found: Vec<_> = found.holders.iter().collect();
                 prop_assert_eq!(&found, holders);
             }
             if records.iter().all(|(hash, _)| *hash != absent) {
@@ -389,7 +434,7 @@ mod tests {
             if let Ok(page) = Page::parse(&bytes) {
                 let _ = page.verify();
                 page.find(SequenceHash(0));
-                page.records().for_each(|(_, holders)| holders.iter().for_each(drop));
+                page.records().for_each(|(_, record)| record.holders.iter().for_each(drop));
             }
         }
     }
@@ -401,8 +446,8 @@ mod tests {
         foreign[0] = b'X';
         assert_eq!(Page::parse(&foreign).unwrap_err(), PageError::Magic);
         let mut newer = good.clone();
-        newer[4] = 2;
-        assert_eq!(Page::parse(&newer).unwrap_err(), PageError::Version(2));
+        newer[4] = 3;
+        assert_eq!(Page::parse(&newer).unwrap_err(), PageError::Version(3));
         assert!(matches!(Page::parse(&[]), Err(PageError::Length { .. })));
     }
 

@@ -32,7 +32,7 @@ const UPDATES_AT_ONCE: usize = 64;
 /// Blocks of retired slots that are purged before anything else is looked at again.
 const PURGED_AT_ONCE: usize = 1024;
 /// Records that a page is meant to hold at first.
-const BLOCKS_A_PAGE: u32 = 10;
+const BLOCKS_A_PAGE: u32 = 15;
 
 /// A question to the owner.
 #[derive(Debug)]

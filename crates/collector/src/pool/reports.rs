@@ -55,8 +55,8 @@ impl Census {
             let bytes = index.page(number);
             // Pages of our own make are whole.
             let Ok(page) = Page::parse(&bytes) else { continue };
-            for (_, holders) in page.records() {
-                for holder in holders.iter() {
+            for (_, record) in page.records() {
+                for holder in record.holders.iter() {
                     *census.blocks.entry(holder.slot).or_default().of(holder.tier) += 1;
                 }
             }

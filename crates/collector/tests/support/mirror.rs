@@ -102,8 +102,8 @@ impl Mirror {
         let pool = self.pool.as_ref().unwrap();
         let mut content = vec![];
         for bytes in self.pages.values() {
-            for (hash, holders) in Page::parse(bytes).unwrap().records() {
-                let live = holders.iter().filter(|holder| pool.worker(holder.slot).is_some());
+            for (hash, record) in Page::parse(bytes).unwrap().records() {
+                let live = record.holders.iter().filter(|holder| pool.worker(holder.slot).is_some());
                 let holders: Vec<_> = live.map(|holder| (holder.slot.number(), holder.tier as u8)).collect();
                 if !holders.is_empty() {
                     content.push((hash.0, holders));

@@ -1,4 +1,5 @@
 //! Those who read pages: one who remembers every version, and one who fetches only what has changed.
+#![allow(dead_code, reason = "each test crate uses a part of it")]
 
 use std::collections::HashMap;
 

@@ -7,7 +7,7 @@ use warmroute_index::event::{EngineHash, Event, Group, Removed, Stored};
 use warmroute_index::{Index, Options, WorkerId, WorkerIdentity};
 use warmroute_routing::Tier;
 use warmroute_routing::hash::SequenceHash;
-use warmroute_routing::page::{Generation, Page, PageBits, Slot};
+use warmroute_routing::page::{Generation, Page, PageBits, RUN_BLOCKS, Slot};
 
 /// What pages tell of the workers that are listed.
 pub(crate) type Records = BTreeMap<SequenceHash, BTreeMap<Slot, Tier>>;
@@ -58,8 +58,8 @@ pub(crate) fn read_page(bytes: &[u8], listed: &BTreeSet<Slot>) -> Records {
     let page = Page::parse(bytes).unwrap();
     page.verify().unwrap();
     let mut records = Records::new();
-    for (hash, holders) in page.records() {
-        for holder in holders.iter().filter(|holder| listed.contains(&holder.slot)) {
+    for (hash, record) in page.records() {
+        for holder in record.holders.iter().filter(|holder| listed.contains(&holder.slot)) {
             records.entry(hash).or_default().insert(holder.slot, holder.tier);
         }
     }
@@ -75,12 +75,20 @@ pub(crate) fn read_all(index: &mut Index) -> Records {
 /// How many blocks of the prompt are published for the worker, from the first on, in this tier or a faster one.
 pub(crate) fn depth_in(index: &mut Index, worker: WorkerId, prompt: &[SequenceHash], tier: Tier) -> usize {
     let Some((_, _, slot)) = index.workers().find(|(id, ..)| *id == worker) else { return 0 };
-    let mut holds = |hash: &SequenceHash| {
-        let bytes = index.page(index.page_bits().page_of(*hash));
-        let holders = Page::parse(&bytes).unwrap().find(*hash)?;
-        holders.iter().find(|holder| holder.slot == slot && holder.tier <= tier)
+    let mut holds = |block: usize| {
+        let (hash, head) = (prompt[block], prompt[block - block % RUN_BLOCKS as usize]);
+        let mut record_in = |page_of| {
+            let bytes = index.page(index.page_bits().page_of(page_of));
+            let page = Page::parse(&bytes).unwrap();
+            let is_crowded = page.find(head).is_some_and(|head| head.crowded);
+            let holders = page.find(hash).map(|record| record.holders.iter().collect::<Vec<_>>());
+            (holders, is_crowded)
+        };
+        let (holders, is_crowded) = record_in(head);
+        let holders = if is_crowded { record_in(hash).0 } else { holders };
+        holders.into_iter().flatten().any(|holder| holder.slot == slot && holder.tier <= tier)
     };
-    prompt.iter().take_while(|hash| holds(hash).is_some()).count()
+    (0..prompt.len()).take_while(|block| holds(*block)).count()
 }
 
 /// How many blocks of the prompt are published for the worker, from the first on.

@@ -76,8 +76,11 @@ fn content_of<'a>(pages: impl Iterator<Item = &'a [u8]>, pool: &Pool) -> Content
     let content = pages.map(|bytes| {
         let page = Page::parse(bytes).unwrap();
         let live = |slot: &u16| pool.workers.iter().any(|worker| worker.slot.number() == *slot);
-        let records = page.records().map(|(hash, holders)| {
-            (hash.0, holders.iter().map(|holder| holder.slot.number()).filter(live).collect::<Vec<_>>())
+        let records = page.records().map(|(hash, record)| {
+            (
+                hash.0,
+                record.holders.iter().map(|holder| holder.slot.number()).filter(live).collect::<Vec<_>>(),
+            )
         });
         (page.header().number, records.filter(|(_, holders)| !holders.is_empty()).collect::<Vec<_>>())
     });
