@@ -44,9 +44,9 @@
 //! };
 //! assert_eq!(index.apply(worker, &Event::Stored(stored)).unwrap().stored, 2);
 //!
-//! let hash = sequence_hashes(&[1, 2, 3, 4], 2, Namespace::default())[1];
-//! let bytes = index.page(page_bits.page_of(hash));
-//! assert!(Page::parse(&bytes).unwrap().find(hash).is_some());
+//! let hashes = sequence_hashes(&[1, 2, 3, 4], 2, Namespace::default());
+//! let bytes = index.page(page_bits.page_of(hashes[0])); // both blocks are of one run
+//! assert!(Page::parse(&bytes).unwrap().find(hashes[1]).is_some());
 //! ```
 #![forbid(unsafe_code)]
 

@@ -21,6 +21,8 @@
 //! it has not seen. A page that is missing, broken or of another generation reads as empty, which can only make a match
 //! shorter.
 
+use smallvec::SmallVec;
+
 use crate::hash::SequenceHash;
 use crate::page::{Generation, Holders, Page, PageBits, RUN_BLOCKS, Record, Slot};
 use crate::tier::Tier;
@@ -146,6 +148,9 @@ struct Search<'a, 's, S: PageStore, L> {
 /// The pages that were read in a call, by number. What was not there stays so until the call ends.
 struct PagesRead<B>(Vec<(u32, Option<B>)>);
 
+/// Blocks that were probed. A bisection has some fifteen.
+type Probed = SmallVec<[u32; 16]>;
+
 /// The reads are used up.
 struct Capped;
 
@@ -255,6 +260,13 @@ impl Match {
         for (low, high) in self.at_least.0.iter_mut().zip(&mut self.at_most.0) {
             *low = (*low).max(blocks);
             *high = (*high).max(*low);
+        }
+    }
+
+    /// It holds no more than the first `blocks`, but for what was seen.
+    fn bound(&mut self, blocks: u32) {
+        for (low, high) in self.at_least.0.iter().zip(&mut self.at_most.0) {
+            *high = (*high).min(blocks).max(*low);
         }
     }
 
@@ -391,10 +403,24 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
     }
 
     /// Finds the deepest block that anybody holds, or that somebody holds all that are there.
-    fn find_deepest(&mut self, (low, high): &mut (u32, u32), known: u32, total: u32) -> Result<(), Capped> {
+    fn find_deepest(&mut self, deepest: &mut (u32, u32), known: u32, total: u32) -> Result<(), Capped> {
+        let mut held = SmallVec::new();
+        let end = self.bisect(&mut held, deepest, known, total);
+        self.take_in(&held, deepest.1);
+        end
+    }
+
+    fn bisect(
+        &mut self,
+        held: &mut Probed,
+        (low, high): &mut (u32, u32),
+        known: u32,
+        total: u32,
+    ) -> Result<(), Capped> {
         // The last block that is there tells whether the end is open. Of a whole prompt it tells no more than any other.
         if *high == total && known < total && *low < known {
-            if self.probe(known - 1)? > 0 {
+            if self.is_held(known - 1)? {
+                held.push(known - 1);
                 *low = known;
             } else {
                 *high = known - 1;
@@ -402,7 +428,8 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
         }
         while *low < (*high).min(known) {
             let middle = *low + ((*high).min(known) - *low) / 2;
-            if self.probe(middle)? > 0 {
+            if self.is_held(middle)? {
+                held.push(middle);
                 *low = middle + 1;
             } else {
                 *high = middle;
@@ -411,26 +438,48 @@ impl<S: PageStore, L: Fn(Slot) -> bool> Search<'_, '_, S, L> {
         Ok(())
     }
 
-    /// Takes what is told of a block into what is known of each worker; returns how many of them hold it.
-    fn probe(&mut self, block: u32) -> Result<usize, Capped> {
+    /// Whether one of the workers holds a block.
+    fn is_held(&mut self, block: u32) -> Result<bool, Capped> {
         let record = self.pages.record(&mut self.scope, &mut self.found.reads, self.hashes, block)?;
-        Ok(absorb(&mut self.found.workers, block, record.map(|record| record.holders)))
+        let workers = &self.found.workers;
+        let is_known = |slot: Slot| workers.binary_search_by_key(&slot, |worker| worker.slot).is_ok();
+        Ok(record.is_some_and(|record| record.holders.iter().any(|holder| is_known(holder.slot))))
+    }
+
+    /// Takes in who holds the blocks that somebody was found to hold, and that nobody holds the block after the first
+    /// `high`. Their pages have been read.
+    fn take_in(&mut self, held: &Probed, high: u32) {
+        for worker in &mut self.found.workers {
+            worker.bound(high);
+        }
+        // From the deepest on: whoever holds that one on the GPU holds the others too.
+        for block in held.iter().rev() {
+            if self.found.workers.iter().any(|worker| worker.at_least.within(Tier::Gpu) <= *block) {
+                let _ = self.probe(*block);
+            }
+        }
+    }
+
+    /// Takes what is told of a block into what is known of each worker.
+    fn probe(&mut self, block: u32) -> Result<(), Capped> {
+        let record = self.pages.record(&mut self.scope, &mut self.found.reads, self.hashes, block)?;
+        absorb(&mut self.found.workers, block, record.map(|record| record.holders));
+        Ok(())
     }
 }
 
-/// Takes in who holds a block; returns how many of the workers do. One that did not hold the first block when that was
-/// read is passed over.
-fn absorb(workers: &mut [Match], block: u32, holders: Option<Holders<'_>>) -> usize {
+/// Takes in who holds a block. A worker that did not hold the first block when that was read is passed over.
+fn absorb(workers: &mut [Match], block: u32, holders: Option<Holders<'_>>) {
     // Both lists ascend by slot.
-    let mut holders = holders.into_iter().flat_map(Holders::iter).peekable();
-    let mut count = 0;
+    let mut holders = holders.map(Holders::iter).into_iter().flatten();
+    let mut next = holders.next();
     for worker in workers {
-        while holders.next_if(|holder| holder.slot < worker.slot).is_some() {}
-        let tier = holders.next_if(|holder| holder.slot == worker.slot).map(|holder| holder.tier);
-        count += usize::from(tier.is_some());
+        while next.is_some_and(|holder| holder.slot < worker.slot) {
+            next = holders.next();
+        }
+        let tier = next.filter(|holder| holder.slot == worker.slot).map(|holder| holder.tier);
         worker.learn(block, tier);
     }
-    count
 }
 
 // === impl PagesRead ===

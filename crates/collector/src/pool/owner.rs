@@ -435,6 +435,6 @@ mod tests {
     #[test]
     fn the_first_pages_fit_the_expected_blocks() {
         let bits = |blocks| first_page_bits(blocks).bits();
-        assert_eq!((bits(1), bits(10), bits(11), bits(65_536), bits(u32::MAX)), (0, 0, 1, 13, 24));
+        assert_eq!((bits(1), bits(15), bits(16), bits(65_536), bits(u32::MAX)), (0, 0, 1, 13, 24));
     }
 }

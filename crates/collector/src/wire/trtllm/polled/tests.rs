@@ -176,7 +176,7 @@ fn a_block_is_in_one_tier_at_a_time() {
         let page = index.page(0);
         let page = warmroute_routing::page::Page::parse(&page).unwrap();
         page.records()
-            .flat_map(|(_, holders)| holders.iter().map(|holder| holder.tier).collect::<Vec<_>>())
+            .flat_map(|(_, record)| record.holders.iter().map(|holder| holder.tier).collect::<Vec<_>>())
             .collect()
     };
     let level = |hash: u64, level: &Value| {
