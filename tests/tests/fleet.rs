@@ -1,11 +1,11 @@
-//! Several Envoys on one collector: each weighs what the others have in flight.
+//! Several Envoys on one collector: each weighs what the others have in flight, and what the engines have from elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use reqwest::Response;
-use serde_json::json;
+use serde_json::{Value, json};
 use warmroute_e2e::client::completion;
 use warmroute_e2e::{Client, Envoy, Stack, tokens, wait};
 
@@ -38,10 +38,10 @@ async fn warm(stack: &Stack, engines: &[usize], prompt: &[u32], envoys: [&Envoy;
 }
 
 /// A request that is under way: its answer streams until this is dropped.
-async fn begin(envoy: &Envoy, prompt: &[u32]) -> Result<Response> {
+async fn begin(url: String, prompt: &[u32]) -> Result<Response> {
     let mut body = completion(prompt, 10_000);
     body.as_object_mut().context("no object")?.insert("stream".to_owned(), json!(true));
-    let response = Client::http1(envoy.url())?.post("/v1/completions").json(&body).send().await?;
+    let response = Client::http1(url)?.post("/v1/completions").json(&body).send().await?;
     ensure!(response.status().is_success(), "{response:?}");
     Ok(response)
 }
@@ -120,7 +120,7 @@ async fn a_burst_split_over_two_envoys_is_spread_by_the_load_of_both() -> Result
     // One Envoy has 16 requests at the one engine that holds their prompt, and the other hears of them.
     let mut under_way = Vec::new();
     for _ in 0..16 {
-        under_way.push(begin(&stack.envoy, &pinned).await?);
+        under_way.push(begin(stack.url(), &pinned).await?);
     }
     wait_for_gauge(&second, "others", 16).await?;
     // Now 48 more, at once, a quarter of them through it. Where each weighed its own load alone, that engine would get 9 of
@@ -147,6 +147,59 @@ async fn a_burst_split_over_two_envoys_is_spread_by_the_load_of_both() -> Result
     for envoy in [&stack.envoy, &second] {
         wait_for_gauge(envoy, "own", 0).await?;
         wait_for_gauge(envoy, "others", 0).await?;
+    }
+    stack.stop().await
+}
+
+/// Who answers.
+fn engine(response: &Response) -> Result<&str> {
+    Ok(response.headers().get("x-simengine").context("no engine")?.to_str()?)
+}
+
+#[tokio::test]
+async fn what_an_engine_has_from_elsewhere_counts_until_its_word_is_old() -> Result<()> {
+    let pool = json!({ "name": "llama", "clusters": ["workers"], "policy": { "name": "least_load" } });
+    let mut stack = Stack::builder("fleet-elsewhere")
+        .engines(2)
+        .engine_flags(["--num-blocks", "16384"])
+        .filter(json!({ "pools": [pool] }))
+        .edit_collector(|config| {
+            let pool = config.pointer_mut("/pools/0").and_then(Value::as_object_mut).context("no pool")?;
+            // An engine that stands still is to stay in the pool.
+            pool.insert("health_interval_ms".to_owned(), json!(0));
+            Ok(())
+        })
+        .start()
+        .await?;
+    stack.wait_until_steering().await?;
+
+    // Eight requests at one engine that no Envoy knows of.
+    let direct = stack.engines().first().context("no engine")?.url();
+    let mut under_way = Vec::new();
+    for number in 0..8 {
+        under_way.push(begin(direct.clone(), &tokens(number, PROMPT_TOKENS)).await?);
+    }
+    let busy = engine(under_way.first().context("no request")?)?.to_owned();
+    wait_for_gauge(&stack.envoy, "unbooked", 8).await?;
+    // Without its word, every other one would go there.
+    for number in 10..14 {
+        let response = begin(stack.url(), &tokens(number, PROMPT_TOKENS)).await?;
+        ensure!(engine(&response)? != busy, "{response:?}");
+        under_way.push(response);
+    }
+
+    // Its word grows old, as it stands still. What the other engine has counts on.
+    stack.engine_mut(0)?.process_mut().freeze()?;
+    wait_for_gauge(&stack.envoy, "unbooked", 0).await?;
+    let url = stack.url();
+    let late = tokio::spawn(async move { begin(url, &tokens(20, PROMPT_TOKENS)).await });
+    wait_for_gauge(&stack.envoy, "own", 5).await?;
+    stack.engine_mut(0)?.process_mut().thaw()?;
+    let late = late.await??;
+    ensure!(engine(&late)? == busy, "{late:?}");
+    drop((under_way, late));
+    for source in ["own", "unbooked"] {
+        wait_for_gauge(&stack.envoy, source, 0).await?;
     }
     stack.stop().await
 }

@@ -7,6 +7,7 @@
 //! * [`wire`] reads what engines send, one module for each format.
 //! * [`engine`] listens to one rank of one engine, and sees to it that each batch is applied once and in order.
 //! * [`discovery`] finds workers that are not written in the configuration, and endpoints that are not.
+//! * [`gauges`] asks each engine for its load.
 //! * [`health`] asks each worker whether it serves.
 //! * [`pool`] owns the index over the caches of the workers that serve the same model.
 //! * [`feed`] answers the publishers in the Envoys.
@@ -21,6 +22,7 @@ pub mod discovery;
 pub mod engine;
 pub mod feed;
 pub mod fleet;
+pub mod gauges;
 pub mod health;
 mod http;
 pub mod inspect;

@@ -117,6 +117,7 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     let max_orphans = number(field("max_orphans"), raw.max_orphans, 0..=1 << 24)? as usize;
     let replay_timeout = millis(field("replay_timeout_ms"), raw.replay_timeout_ms, 1..=600_000)?;
     let health_interval = millis(field("health_interval_ms"), raw.health_interval_ms, 0..=3_600_000)?;
+    let gauges_interval = millis(field("gauges_interval_ms"), raw.gauges_interval_ms, 0..=1_000)?;
     let discover = raw.discover.map(|raw| Discover::read(&field("discover"), engine, raw)).transpose()?;
     if raw.workers.is_empty() && discover.is_none() {
         return Err(refused(
@@ -136,6 +137,7 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
         max_orphans,
         replay_timeout,
         health_interval: (!health_interval.is_zero()).then_some(health_interval),
+        gauges_interval: (!gauges_interval.is_zero()).then_some(gauges_interval),
     })
 }
 

@@ -66,6 +66,8 @@ pub struct PoolConfig {
     pub replay_timeout: Duration,
     /// The pause between two health checks of a worker; none: there are none.
     pub health_interval: Option<Duration>,
+    /// The pause between two looks at an engine's gauges; none: there are none.
+    pub gauges_interval: Option<Duration>,
     /// The workers, with different addresses.
     pub workers: Vec<WorkerConfig>,
     /// What lists further ones.

@@ -45,6 +45,8 @@ pub(super) struct RawPool {
     pub(super) replay_timeout_ms: u64,
     #[serde(default = "defaults::health_interval_ms")]
     pub(super) health_interval_ms: u64,
+    #[serde(default = "defaults::gauges_interval_ms")]
+    pub(super) gauges_interval_ms: u64,
     #[serde(default)]
     pub(super) workers: Vec<RawWorker>,
     pub(super) discover: Option<RawDiscover>,
@@ -103,6 +105,10 @@ mod defaults {
 
     pub(super) fn health_interval_ms() -> u64 {
         2_000
+    }
+
+    pub(super) fn gauges_interval_ms() -> u64 {
+        500
     }
 }
 

@@ -42,6 +42,7 @@ fn reads_the_documented_example() {
     );
     assert_eq!(pool.replay_timeout, Duration::from_secs(5));
     assert_eq!((pool.engine, pool.health_interval), (Engine::Vllm, Some(Duration::from_secs(2))));
+    assert_eq!(pool.gauges_interval, Some(Duration::from_millis(500)));
     assert_eq!(pool.base_models, ["sim"]);
     let worker = &pool.workers[0];
     assert_eq!((worker.address.to_string(), worker.ranks()), ("127.0.0.1:8001".into(), 1));
@@ -108,6 +109,12 @@ fn a_value_that_cannot_be_is_named_and_told_what_to_write() {
             "block_size: 16\n    health_interval_ms: 9999999",
             "pools[0].health_interval_ms",
             "3600000",
+        ),
+        (
+            "block_size: 16",
+            "block_size: 16\n    gauges_interval_ms: 1001",
+            "pools[0].gauges_interval_ms",
+            "0 to 1000",
         ),
         ("base_models: [sim]", "base_models: ['']", "pools[0].base_models[0]", "name"),
         ("127.0.0.1:8001", "localhost:8001", "pools[0].workers[0].address", "ip:port"),

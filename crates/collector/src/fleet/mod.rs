@@ -1,4 +1,4 @@
-//! The load of all proxies: each reports what it has in flight, and is told what the others have.
+//! The load of all proxies: each reports what it has in flight, and is told what the others have, and what the engines say.
 //!
 //! A report is held until there is news for its proxy (see [`warmroute_routing::loads`]), or its next report comes. The
 //! books (`books`) know no clock and no network.
@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use warmroute_routing::loads::{FleetLoad, LoadReport};
+use warmroute_routing::choose::Load;
+use warmroute_routing::loads::{FleetLoad, LoadReport, WorkerKey};
 
 use self::books::Books;
 pub use self::books::TooMany;
+use crate::gauges::Gauges;
 
 /// The longest that an answer is held. A proxy that is not heard for longer than this fades.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -42,8 +44,9 @@ pub enum Outcome {
 
 impl Fleet {
     /// Books that nobody has reported to yet. `first_position` is larger than that of any earlier life of this collector.
-    pub fn new(first_position: u64) -> Self {
-        let books = Mutex::new(Books::new(first_position));
+    /// `block_size`: tokens in a block.
+    pub fn new(first_position: u64, block_size: u32) -> Self {
+        let books = Mutex::new(Books::new(first_position, block_size));
         Self(Arc::new(Shared { books, position: watch::Sender::new(first_position) }))
     }
 
@@ -78,6 +81,11 @@ impl Fleet {
         }
         let answer = self.change(|books| books.answer(proxy, turn.number, Instant::now().into_std()));
         Ok(answer.map_or(Outcome::Superseded, Outcome::Answer))
+    }
+
+    /// Takes in what an engine says of itself. What it has in hand that no proxy has booked.
+    pub fn engine(&self, worker: WorkerKey, gauges: Gauges) -> Load {
+        self.change(|books| books.engine(worker, gauges, Instant::now().into_std()))
     }
 
     /// How many proxies are heard.

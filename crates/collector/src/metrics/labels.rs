@@ -53,6 +53,14 @@ pub(super) struct OutcomeLabels {
     pub(super) outcome: &'static str,
 }
 
+/// A rank of a worker, and where requests stand in its engine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct StateLabels {
+    #[prometheus(flatten)]
+    pub(super) worker: WorkerLabels,
+    pub(super) state: &'static str,
+}
+
 /// A rank of a worker, and a kind of event that was applied or refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct EventLabels {

@@ -12,11 +12,15 @@ use tokio::time::Instant;
 use warmroute_index::event::Event;
 use warmroute_index::{Applied, EventError};
 
-use super::labels::{EventLabels, OutcomeLabels, ReasonLabels, WorkerLabels};
+use super::labels::{EventLabels, OutcomeLabels, ReasonLabels, StateLabels, WorkerLabels};
 use crate::engine::{GapOutcome, ReplayOutcome, ResetCause};
+use crate::gauges::Gauges;
 use crate::inspect::Received;
 use crate::pool::Refusal;
 use crate::wire::Batch;
+
+/// The states that an engine's requests are told by.
+const ENGINE_REQUESTS: [&str; 3] = ["running", "waiting", "unbooked"];
 
 /// The metrics of all workers.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +41,8 @@ pub(super) struct WorkerFamilies {
     healthy: Family<WorkerLabels, Gauge>,
     last_event_age: Family<WorkerLabels, Gauge<f64, AtomicU64>>,
     silent: Family<WorkerLabels, Gauge>,
+    scrapes: Family<OutcomeLabels, Counter>,
+    requests: Family<StateLabels, Gauge>,
 }
 
 /// The metrics of one rank.
@@ -129,6 +135,12 @@ impl WorkerFamilies {
             "worker_silent",
             "Whether a healthy worker has never sent a message, a minute and more after it is known",
             all.silent.clone(),
+        );
+        registry.register("gauge_scrapes", "Looks at the engine's gauges, by outcome", all.scrapes.clone());
+        registry.register(
+            "engine_requests",
+            "Requests of the engine by its own word: running, waiting; and those of them that no proxy reports: unbooked",
+            all.requests.clone(),
         );
         all
     }
@@ -247,6 +259,26 @@ impl WorkerMetrics {
         self.families.healthy.get_or_create(&self.labels).set(i64::from(healthy));
     }
 
+    /// Its engine was asked for its gauges.
+    pub fn scrape(&self, is_well: bool) {
+        let outcome = if is_well { "ok" } else { "failed" };
+        self.families.scrapes.get_or_create(&self.outcome(outcome)).inc();
+    }
+
+    /// Its engine has said what it has, of which so many requests are not booked.
+    pub fn engine(&self, gauges: Gauges, unbooked: u32) {
+        for (state, count) in ENGINE_REQUESTS.into_iter().zip([gauges.running, gauges.waiting, unbooked]) {
+            self.families.requests.get_or_create(&self.state(state)).set(i64::from(count));
+        }
+    }
+
+    /// Its engine does not say any more what it has.
+    pub fn engine_untold(&self) {
+        for state in ENGINE_REQUESTS {
+            self.families.requests.remove(&self.state(state));
+        }
+    }
+
     /// Nothing of it is indexed, for this reason, or no longer so.
     pub fn refused(&self, refusal: Option<Refusal>) {
         for reason in Refusal::REASONS {
@@ -261,6 +293,7 @@ impl WorkerMetrics {
         self.families.healthy.remove(&self.labels);
         self.families.last_event_age.remove(&self.labels);
         self.families.silent.remove(&self.labels);
+        self.engine_untold();
         for reason in Refusal::REASONS {
             self.families.refused.remove(&self.reason(reason));
         }
@@ -302,6 +335,10 @@ impl WorkerMetrics {
 
     fn outcome(&self, outcome: &'static str) -> OutcomeLabels {
         OutcomeLabels { worker: self.labels.clone(), outcome }
+    }
+
+    fn state(&self, state: &'static str) -> StateLabels {
+        StateLabels { worker: self.labels.clone(), state }
     }
 
     fn reason(&self, reason: &'static str) -> ReasonLabels {

@@ -5,15 +5,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::config::{EventSource, Events, PoolConfig, Publisher, WorkerConfig};
 use crate::engine::{Applied, Doors, Poller, SILENCE, Source, Stream, Subscriber, Update};
+use crate::fleet::Fleet;
+use crate::gauges::Scraper;
 use crate::health::Checker;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::snapshot::{Saved, SavedWorker};
 use crate::wire::Engine;
+
+/// Engines of a pool that are asked for their gauges at once: pages of some hundred KiB, each read whole.
+const SCRAPES_AT_ONCE: usize = 32;
 
 /// Everything that runs. Clones are the same tasks.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +45,10 @@ pub(super) struct Crew {
     block_size: u32,
     replay_timeout: Duration,
     health_interval: Option<Duration>,
+    gauges_interval: Option<Duration>,
+    fleet: Fleet,
+    /// Scrapers that may ask at once.
+    scrapes: Arc<Semaphore>,
     doors: Doors,
     updates: mpsc::Sender<Update>,
     tasks: Tasks,
@@ -108,6 +117,7 @@ impl Crew {
     pub(super) fn new(
         config: &PoolConfig,
         updates: mpsc::Sender<Update>,
+        fleet: Fleet,
         tasks: Tasks,
         metrics: Arc<Metrics>,
         saved: Saved,
@@ -118,6 +128,9 @@ impl Crew {
             block_size: config.block_size,
             replay_timeout: config.replay_timeout,
             health_interval: config.health_interval,
+            gauges_interval: config.gauges_interval,
+            fleet,
+            scrapes: Arc::new(Semaphore::new(SCRAPES_AT_ONCE)),
             doors: Doors::default(),
             updates,
             tasks,
@@ -195,6 +208,17 @@ impl Crew {
             let updates = self.updates.clone();
             let checker = Checker { address: config.address, interval, ranks, updates };
             running.push(self.tasks.spawn(checker.run()));
+        }
+        if let Some(interval) = self.gauges_interval {
+            let scraper = Scraper {
+                address: config.address,
+                engine: self.engine,
+                interval,
+                ranks: joining.iter().map(|rank| rank.metrics.clone()).collect(),
+                fleet: self.fleet.clone(),
+                at_once: Arc::clone(&self.scrapes),
+            };
+            running.push(self.tasks.spawn(scraper.run()));
         }
         running
     }

@@ -23,6 +23,7 @@ use warmroute_routing::page::{Generation, Slot};
 
 use self::crew::Crew;
 pub use self::crew::Tasks;
+use self::generations::Generations;
 use self::owner::{Ask, Owner};
 pub use self::refusal::Refusal;
 pub(crate) use self::roll::{MAX_RANKS, Roll};
@@ -112,14 +113,14 @@ impl Pool {
         let (asks, asked) = mpsc::channel(ASKS);
         let pool_metrics = metrics.pool(&config.name);
         let saved = snapshots.map(|keeper| keeper.load(config, &pool_metrics)).unwrap_or_default();
-        let mut crew = Crew::new(config, updates, tasks.clone(), Arc::clone(metrics), saved);
+        // A generation's number is larger than any of an earlier life.
+        let fleet = Fleet::new(Generations::default().next().0, config.block_size);
+        let mut crew = Crew::new(config, updates, fleet.clone(), tasks.clone(), Arc::clone(metrics), saved);
         let roll = Roll::new(config.name.clone(), config.workers.clone(), config.discover.is_some());
         let mut change = crew.change(&config.workers);
         let joining = std::mem::take(&mut change.joining);
         let owner = Owner::new(config, ready_timeout, inbox, asked, pool_metrics.clone(), joining);
         let view = owner.view();
-        // A generation's number is larger than any of an earlier life.
-        let fleet = Fleet::new(view.borrow().generation.0);
         tasks.spawn(owner.run());
         crew.start(&change);
         Self {

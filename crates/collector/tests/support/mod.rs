@@ -86,9 +86,10 @@ fn config(workers: &[String], options: &str) -> Config {
 fn config_with(top: &str, workers: &[String], options: &str) -> Config {
     // Most workers here have an address that nobody answers at.
     let health = if options.contains("health_interval_ms") { "" } else { "health_interval_ms: 0" };
+    let gauges = if options.contains("gauges_interval_ms") { "" } else { "gauges_interval_ms: 0" };
     let text = format!(
         "listen: 127.0.0.1:0\nready_timeout_ms: 15000\n{top}\npools:\n  - name: llama\n    block_size: 2\n    \
-         expected_blocks: 40\n    {options}\n    {health}\n    workers: [{}]\n",
+         expected_blocks: 40\n    {options}\n    {health}\n    {gauges}\n    workers: [{}]\n",
         workers.join(", ")
     );
     Config::parse(&text).unwrap()
