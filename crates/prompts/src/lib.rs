@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A wrong token at one place loses every block after it, silently. So each step follows what the engine does, fact by fact:
-//! [`Request`] knows the APIs, [`conversation`](mod@conversation) what vLLM makes of a message, [`template`] Jinja2 as
+//! [`Request`] knows the APIs, `conversation` what vLLM makes of a message, [`template`] Jinja2 as
 //! transformers sets it up, and [`tokens`] is Hugging Face's tokenizer with a memory. There is no HTTP and no clock here;
 //! files are read once, by [`Model::load`].
 #![forbid(unsafe_code)]
