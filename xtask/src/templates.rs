@@ -34,6 +34,13 @@ pub(crate) fn run() -> Result<()> {
     run::to_end(&mut test)
 }
 
+/// The models that have a chat template, by name, fetched where need be.
+pub(crate) fn models() -> Result<Vec<(&'static str, PathBuf)>> {
+    let models = workspace::target_dir()?.join("templates/models");
+    let with_template = MODELS.into_iter().filter(|name| *name != "gptoss");
+    with_template.map(|name| Ok((name, fetched(&models, name)?))).collect()
+}
+
 /// A Python with the pinned packages.
 fn python(folder: &Path) -> Result<PathBuf> {
     let environment = folder.join("venv");

@@ -10,6 +10,7 @@
 //! * [`gauges`] asks each engine for its load.
 //! * [`health`] asks each worker whether it serves.
 //! * [`pool`] owns the index over the caches of the workers that serve the same model.
+//! * [`prompts`] makes the blocks of requests that carry text.
 //! * [`feed`] answers the publishers in the Envoys.
 //! * [`fleet`] tells each of them what all others have in flight.
 //! * [`server`] puts it behind HTTP, with health and [`metrics`]; [`config`] says what there is.
@@ -28,6 +29,7 @@ mod http;
 pub mod inspect;
 pub mod metrics;
 pub mod pool;
+pub mod prompts;
 pub mod replay;
 pub mod server;
 pub mod snapshot;

@@ -2,6 +2,7 @@
 
 mod freshness;
 mod overhead;
+mod prompts;
 mod quality;
 
 use anyhow::Result;
@@ -13,6 +14,8 @@ use crate::compare;
 pub(crate) enum Bench {
     /// From an engine's event to a lookup in Envoy that sees it
     Freshness(freshness::Options),
+    /// From the body of a long conversation's second turn to its blocks
+    Prompts(prompts::Options),
     /// The index alone, beside a peer's: lookups, events applied, pages, memory
     Index(compare::Options),
     /// What a request costs on its way, beside plain Envoy, an external processor and the routers of others
@@ -27,6 +30,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Freshness(options) => freshness::run(options),
+        Bench::Prompts(options) => prompts::run(options),
         Bench::Index(options) => compare::bench(options),
         Bench::Overhead(options) => overhead::run(options),
         Bench::Wasm(options) => overhead::phases::run(options),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use warmroute_collector::inspect::{GroupReport, PoolReport, WorkerReport};
+use warmroute_collector::inspect::{GroupReport, PoolReport, PromptsReport, WorkerReport};
 
 use super::http::Collector;
 use super::table::Table;
@@ -76,9 +76,16 @@ fn render(report: &PoolReport) -> String {
             Some(format!("refused: {}/{}: {why}\n", worker.worker, worker.rank))
         })
         .collect();
+    let prompts = report.prompts.as_ref().map(|prompts| {
+        let PromptsReport { source, error, differs } = prompts;
+        let error = error.iter().map(|error| format!("; the model's files cannot be used: {error}"));
+        let differs = differs.iter().map(|how| format!("; the model's files differ from the engine {how}"));
+        format!("prompts: {source}{}\n", error.chain(differs).collect::<String>())
+    });
+    let prompts = prompts.unwrap_or_default();
     format!(
         "pool {pool}: {engine}, {ready}, {blocks} blocks of {block_size} tokens in {pages} pages{memory}, {unpublished} \
-         unpublished, {orphans} orphans, {names} names\n{}{}{refused}",
+         unpublished, {orphans} orphans, {names} names\n{prompts}{}{}{refused}",
         table.render(),
         groups(report),
     )

@@ -7,6 +7,7 @@ mod logging;
 mod replay;
 mod run;
 mod table;
+mod tokenize;
 mod watch;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ enum Command {
     Replay(replay::Arguments),
     Inspect(inspect::Arguments),
     Explain(explain::Arguments),
+    Tokenize(tokenize::Arguments),
 }
 
 /// What the command line says is wrong, or what the user wrote.
@@ -39,6 +41,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Tokenize(arguments) => tokenize::run(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("warmroute-collector: {error:#}");

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::discover::cannot_be_asked;
+use super::prompts;
 use super::raw::{RawConfig, RawPool, RawSnapshots, RawWorker};
 use super::{
     Config, ConfigError, Discover, EventSource, Events, PoolConfig, SnapshotConfig, SourceText, WorkerConfig,
@@ -127,6 +128,7 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     }
     let workers = workers(&field("workers"), engine, raw.workers)?;
     Ok(PoolConfig {
+        prompts: raw.prompts.map(|raw| prompts::check(&field("prompts"), raw)).transpose()?,
         workers,
         discover,
         name: raw.name,
@@ -187,7 +189,11 @@ fn address(field: impl Into<String>, text: &str) -> Result<SocketAddr, ConfigErr
     text.parse().map_err(|_| refused(field, format!("`{text}`: write `ip:port` or `[ip6]:port`")))
 }
 
-fn millis(field: impl Into<String>, value: u64, range: RangeInclusive<u64>) -> Result<Duration, ConfigError> {
+pub(super) fn millis(
+    field: impl Into<String>,
+    value: u64,
+    range: RangeInclusive<u64>,
+) -> Result<Duration, ConfigError> {
     number(field, value, range).map(Duration::from_millis)
 }
 

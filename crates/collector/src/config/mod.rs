@@ -7,6 +7,7 @@ mod check;
 mod discover;
 mod endpoint;
 mod poll_url;
+mod prompts;
 mod raw;
 mod source;
 mod stamp;
@@ -20,6 +21,7 @@ use std::time::Duration;
 pub use self::discover::{Discover, DiscoverFrom};
 pub use self::endpoint::{Endpoint, EndpointError, Events};
 pub use self::poll_url::{PollUrl, PollUrlError};
+pub use self::prompts::PromptsConfig;
 pub(crate) use self::source::host;
 pub use self::source::{EventSource, Publisher, SourceText};
 pub use self::stamp::Stamp;
@@ -68,6 +70,8 @@ pub struct PoolConfig {
     pub health_interval: Option<Duration>,
     /// The pause between two looks at an engine's gauges; none: there are none.
     pub gauges_interval: Option<Duration>,
+    /// Where the tokens of text and chat prompts come from; none: there are none.
+    pub prompts: Option<PromptsConfig>,
     /// The workers, with different addresses.
     pub workers: Vec<WorkerConfig>,
     /// What lists further ones.

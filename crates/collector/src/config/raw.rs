@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_path_to_error::{Deserializer, Track};
 
 use super::ConfigError;
+use super::prompts::RawPrompts;
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -47,6 +48,7 @@ pub(super) struct RawPool {
     pub(super) health_interval_ms: u64,
     #[serde(default = "defaults::gauges_interval_ms")]
     pub(super) gauges_interval_ms: u64,
+    pub(super) prompts: Option<RawPrompts>,
     #[serde(default)]
     pub(super) workers: Vec<RawWorker>,
     pub(super) discover: Option<RawDiscover>,

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use axum::http::header::{ACCEPT, CONNECTION, HOST, USER_AGENT};
+use axum::http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
 use axum::http::{Method, Request, StatusCode};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -48,7 +48,18 @@ pub(crate) async fn ask(
     path: &str,
     limits: Limits,
 ) -> Result<(StatusCode, Bytes), HttpError> {
-    let answer = exchange(method, authority, path, limits.bytes);
+    ask_with(method, authority, path, Bytes::new(), limits).await
+}
+
+/// Asks `http://{authority}{path}` with a body, JSON unless it is empty.
+pub(crate) async fn ask_with(
+    method: Method,
+    authority: &str,
+    path: &str,
+    body: Bytes,
+    limits: Limits,
+) -> Result<(StatusCode, Bytes), HttpError> {
+    let answer = exchange(method, authority, path, body, limits.bytes);
     timeout(limits.time, answer).await.map_err(|_| HttpError::Timeout(limits.time))?
 }
 
@@ -56,16 +67,20 @@ async fn exchange(
     method: Method,
     authority: &str,
     path: &str,
+    body: Bytes,
     bytes: usize,
 ) -> Result<(StatusCode, Bytes), HttpError> {
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(method)
         .uri(path)
         .header(HOST, authority)
         .header(USER_AGENT, "warmroute-collector")
         .header(ACCEPT, "*/*")
-        .header(CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
+        .header(CONNECTION, "close");
+    if !body.is_empty() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let request = request.body(Full::new(body))?;
     let stream = TcpStream::connect(authority).await.map_err(HttpError::Connect)?;
     stream.set_nodelay(true).map_err(HttpError::Connect)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;

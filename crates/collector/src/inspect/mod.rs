@@ -36,8 +36,22 @@ pub struct PoolReport {
     pub memory_bytes: u64,
     /// The same for each block that is in memory, held or only on the way to one that is; null where there is none.
     pub memory_bytes_per_block: Option<u64>,
+    /// Where the tokens of text and chat prompts come from; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<PromptsReport>,
     /// Its ranks, in the order in which they came.
     pub workers: Vec<WorkerReport>,
+}
+
+/// Where a pool's tokens come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptsReport {
+    /// `local` (the model's files), `engine`, `loading` or `failed`.
+    pub source: String,
+    /// Why the model's files cannot be used.
+    pub error: Option<String>,
+    /// How the files' tokens differ from the engine's.
+    pub differs: Option<String>,
 }
 
 /// One rank of a worker.

@@ -3,6 +3,7 @@
 mod config;
 mod labels;
 mod pool;
+mod prompts;
 mod worker;
 
 use prometheus_client::encoding::text::encode;
@@ -10,9 +11,11 @@ use prometheus_client::registry::Registry;
 
 use self::config::ConfigMetrics;
 use self::pool::PoolFamilies;
+use self::prompts::PromptFamilies;
 use self::worker::WorkerFamilies;
 
 pub use self::pool::PoolMetrics;
+pub use self::prompts::PromptMetrics;
 pub use self::worker::WorkerMetrics;
 use crate::server::Load;
 
@@ -22,6 +25,7 @@ pub struct Metrics {
     registry: Registry,
     config: ConfigMetrics,
     pools: PoolFamilies,
+    prompts: PromptFamilies,
     workers: WorkerFamilies,
 }
 
@@ -33,8 +37,9 @@ impl Metrics {
         let mut registry = Registry::with_prefix("warmroute_collector");
         let config = ConfigMetrics::register(&mut registry);
         let pools = PoolFamilies::register(&mut registry);
+        let prompts = PromptFamilies::register(&mut registry);
         let workers = WorkerFamilies::register(&mut registry);
-        Self { registry, config, pools, workers }
+        Self { registry, config, pools, prompts, workers }
     }
 
     /// The configuration has been read again.
@@ -45,6 +50,11 @@ impl Metrics {
     /// The metrics of a pool.
     pub fn pool(&self, pool: &str) -> PoolMetrics {
         self.pools.of(pool)
+    }
+
+    /// The metrics of a pool's prompts.
+    pub fn prompts(&self, pool: &str) -> PromptMetrics {
+        self.prompts.of(pool)
     }
 
     /// The metrics of a rank of a worker.

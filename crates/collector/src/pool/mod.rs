@@ -45,7 +45,7 @@ const ASKS: usize = 64;
 /// A pool, as everyone but its owner knows it.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Its configuration, without the workers.
+    /// Its configuration, without the workers and prompts.
     config: Arc<PoolConfig>,
     view: watch::Receiver<View>,
     asks: mpsc::Sender<Ask>,
@@ -124,7 +124,7 @@ impl Pool {
         tasks.spawn(owner.run());
         crew.start(&change);
         Self {
-            config: Arc::new(PoolConfig { workers: Vec::new(), ..config.clone() }),
+            config: Arc::new(PoolConfig { workers: Vec::new(), prompts: None, ..config.clone() }),
             view,
             asks,
             metrics: pool_metrics,
@@ -135,9 +135,9 @@ impl Pool {
         }
     }
 
-    /// Whether a configuration differs from this pool's at most in its workers, so that it can go on.
+    /// Whether a configuration differs from this pool's at most in its workers and prompts, so that it can go on.
     pub fn fits(&self, config: &PoolConfig) -> bool {
-        *self.config == PoolConfig { workers: Vec::new(), ..config.clone() }
+        *self.config == PoolConfig { workers: Vec::new(), prompts: None, ..config.clone() }
     }
 
     /// Takes over a configuration's workers. Those that stay notice nothing.
@@ -294,6 +294,7 @@ impl Pool {
             pages: stats.pages,
             memory_bytes,
             memory_bytes_per_block: memory_bytes.checked_div(stats.index.nodes as u64),
+            prompts: None,
             workers,
         })
     }

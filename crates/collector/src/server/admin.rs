@@ -19,7 +19,9 @@ pub(super) async fn workers(
     State(state): State<AppState>,
     Path(name): Path<String>,
 ) -> Result<Json<PoolReport>, Refused> {
-    pool(&state, &name)?.report().await.map(Json).map_err(ended)
+    let mut report = pool(&state, &name)?.report().await.map_err(ended)?;
+    report.prompts = state.prompts.report(&name);
+    Ok(Json(report))
 }
 
 /// What each worker has of a prompt.

@@ -6,6 +6,7 @@ mod health;
 mod load;
 mod metrics;
 mod pools;
+mod prompts;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tracing::{debug, info, warn};
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::pool::Tasks;
+use crate::prompts::Prompts;
 use crate::snapshot::Keeper;
 
 use self::pools::Pools;
@@ -46,6 +48,7 @@ pub struct Server {
 #[derive(Clone, Debug)]
 struct AppState {
     pools: Pools,
+    prompts: Prompts,
     metrics: Arc<Metrics>,
     stopping: watch::Receiver<bool>,
 }
@@ -61,8 +64,12 @@ impl Server {
     pub async fn start(config: &Config) -> std::io::Result<Self> {
         let listener = TcpListener::bind(config.listen).await?;
         let (stopping, stopped) = watch::channel(false);
-        let state =
-            AppState { pools: Pools::default(), metrics: Arc::new(Metrics::new()), stopping: stopped };
+        let state = AppState {
+            pools: Pools::default(),
+            prompts: Prompts::new(),
+            metrics: Arc::new(Metrics::new()),
+            stopping: stopped,
+        };
         let snapshots = config.snapshots.clone().map(Keeper::new);
         let tasks = Tasks::default();
         let server = Self { listener, state, stopping, tasks, snapshots, listen: config.listen };
@@ -76,9 +83,9 @@ impl Server {
 
     /// What takes over new configurations while it serves.
     pub fn reloader(&self) -> Reloader {
-        let AppState { pools, metrics, .. } = &self.state;
+        let AppState { pools, prompts, metrics, .. } = &self.state;
         let (tasks, snapshots) = (self.tasks.clone(), self.snapshots.clone());
-        Reloader::new(pools.clone(), Arc::clone(metrics), tasks, snapshots, self.listen)
+        Reloader::new(pools.clone(), prompts.clone(), Arc::clone(metrics), tasks, snapshots, self.listen)
     }
 
     /// The address, with the port that was taken for port 0.
@@ -134,6 +141,10 @@ fn router(state: AppState) -> Router {
         .route(
             "/v1/pools/{pool}/explain",
             post(admin::explain).layer(DefaultBodyLimit::max(admin::MAX_QUESTION_BYTES)),
+        )
+        .route(
+            "/v1/prompt-blocks",
+            post(prompts::prompt_blocks).layer(DefaultBodyLimit::max(prompts::MAX_BODY_BYTES)),
         )
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))

@@ -11,6 +11,7 @@ use crate::config::{Config, PoolConfig};
 use crate::discovery;
 use crate::metrics::Metrics;
 use crate::pool::{Pool, PoolEnded, Tasks};
+use crate::prompts::Prompts;
 use crate::snapshot::Keeper;
 
 /// The pools, by name. Clones are the same pools.
@@ -21,6 +22,7 @@ pub(super) struct Pools(Arc<RwLock<BTreeMap<String, Pool>>>);
 #[derive(Debug)]
 pub struct Reloader {
     pools: Pools,
+    prompts: Prompts,
     metrics: Arc<Metrics>,
     tasks: Tasks,
     snapshots: Option<Keeper>,
@@ -54,12 +56,13 @@ impl Pools {
 impl Reloader {
     pub(super) fn new(
         pools: Pools,
+        prompts: Prompts,
         metrics: Arc<Metrics>,
         tasks: Tasks,
         snapshots: Option<Keeper>,
         listen: SocketAddr,
     ) -> Self {
-        Self { pools, metrics, tasks, snapshots, listen }
+        Self { pools, prompts, metrics, tasks, snapshots, listen }
     }
 
     /// Takes over a configuration. A pool goes on where only its workers change, and a worker where nothing of it does;
@@ -96,12 +99,14 @@ impl Reloader {
                 }
             }
         }
+        self.prompts.configure(&config.pools, &self.metrics, &self.tasks);
         Ok(())
     }
 
     /// Starts the pools of the first configuration.
     pub(super) fn start(&self, config: &Config) {
         config.pools.iter().for_each(|pool| self.start_pool(pool, config.ready_timeout));
+        self.prompts.configure(&config.pools, &self.metrics, &self.tasks);
     }
 
     fn start_pool(&self, config: &PoolConfig, ready_timeout: Duration) {
