@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use warmroute_collector::wire::{Adapter, Engine, Message, worker_of_topic};
+use warmroute_wire::{Adapter, Engine, Message, worker_of_topic};
 
 fuzz_target!(|bytes: &[u8]| {
     let frames = frames(bytes);

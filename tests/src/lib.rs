@@ -39,6 +39,7 @@ pub mod rounds;
 pub mod scripted_feed;
 pub mod stack;
 pub mod upstream;
+pub mod venv;
 pub mod wait;
 pub mod workspace;
 

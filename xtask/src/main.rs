@@ -3,8 +3,10 @@
 mod bench;
 mod build;
 mod compare;
+mod component;
 mod demo;
 mod engines;
+mod python;
 mod run;
 mod soak;
 mod suite;
@@ -28,6 +30,10 @@ struct Cli {
 enum Command {
     /// Build the plugin (WebAssembly) and the programs
     Build,
+    /// Build the WebAssembly component for hosts that are not Envoy, and print its path
+    Component,
+    /// Build the Python package's wheel, with the component in it, and print its path
+    Wheel,
     /// Run every check and test, as CI does; stops at the first failure
     Test(suite::Options),
     /// Show what warmroute does: the same conversations without and with it
@@ -56,6 +62,14 @@ fn main() -> ExitCode {
 fn dispatch(command: &Command) -> Result<()> {
     match command {
         Command::Build => build::all(),
+        Command::Component => {
+            println!("{}", component::build()?.display());
+            Ok(())
+        }
+        Command::Wheel => {
+            println!("{}", python::wheel()?.display());
+            Ok(())
+        }
         Command::Test(options) => suite::run(options),
         Command::Demo(options) => demo::run(options),
         Command::Bench(bench) => bench::run(bench),

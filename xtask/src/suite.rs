@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use warmroute_e2e::{rounds, workspace};
 
 use crate::engines::{self, Engine};
-use crate::{build, run, templates, tools};
+use crate::{build, component, python, run, templates, tools};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -24,6 +24,10 @@ pub(crate) struct Options {
     /// Instead, hold the tokens of real tokenizers and chat templates against transformers. Fetches some 300 MB
     #[arg(long, conflicts_with_all = ["only", "engine", "rounds"])]
     templates: bool,
+    /// Instead, run the component in the Rust host of `examples/`, against the core itself and a hundred thousand random
+    /// calls. Compiles wasmtime
+    #[arg(long, conflicts_with_all = ["only", "engine", "rounds", "templates"])]
+    host: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -40,8 +44,12 @@ enum Step {
     Doc,
     /// The plugin and the programs
     Build,
+    /// The WebAssembly component, held against its contract
+    Component,
     /// Unit, property and documentation tests
     Unit,
+    /// The Python package, as a wheel, with Ray's own classes
+    Python,
     /// The stack in the real Envoy
     E2e,
 }
@@ -50,6 +58,9 @@ enum Step {
 pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(engine) = options.engine {
         return engines::run(engine);
+    }
+    if options.host {
+        return component::test_in_host();
     }
     if let Some(rounds) = options.rounds {
         return kill_for(rounds);
@@ -109,7 +120,9 @@ impl Step {
                 run::to_end(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
             }
             Self::Build => build::all(),
+            Self::Component => component::build().map(drop),
             Self::Unit => cargo(&["test", "--locked", "--workspace", "--exclude", "warmroute-e2e"]),
+            Self::Python => python::test(),
             Self::E2e => {
                 build::all()?;
                 build::faulty_plugin()?;

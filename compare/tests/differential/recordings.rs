@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use warmroute_collector::wire::{Engine, Message};
+use warmroute_wire::{Engine, Message};
 
 /// Every recording, with the engine that speaks in it and the tokens in its blocks.
 pub(crate) const RECORDINGS: [(&str, Engine, u32); 7] = [

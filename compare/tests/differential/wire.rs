@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dynamo_kv_router::protocols::{KvCacheEventData, RouterEvent, StorageTier, WorkerWithDpRank};
 use dynamo_kv_router::zmq_wire::{ZmqEventNormalizer, decode_event_batch};
-use warmroute_collector::wire::{Adapter, Engine};
+use warmroute_wire::{Adapter, Engine};
 use warmroute_index::event::{Event, Stored};
 use warmroute_routing::Tier;
 use warmroute_routing::hash::{LocalHash, Namespace};

@@ -4,8 +4,8 @@
 //! frames --wire--> events --engine--> updates --pool (index)--> pages --feed--> Envoys
 //! ```
 //!
-//! * [`wire`] reads what engines send, one module for each format.
-//! * [`engine`] listens to one rank of one engine, and sees to it that each batch is applied once and in order.
+//! * [`warmroute_wire`] reads what engines send, and knows what to apply in what order.
+//! * [`engine`] listens to one rank of one engine.
 //! * [`discovery`] finds workers that are not written in the configuration, and endpoints that are not.
 //! * [`gauges`] asks each engine for its load.
 //! * [`health`] asks each worker whether it serves.
@@ -33,4 +33,3 @@ pub mod prompts;
 pub mod replay;
 pub mod server;
 pub mod snapshot;
-pub mod wire;

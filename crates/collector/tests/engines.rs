@@ -18,8 +18,8 @@ use support::{Collector, eventually};
 use tokio::sync::mpsc;
 use warmroute_collector::engine::{News, Source, Stream, Subscriber, Update};
 use warmroute_collector::metrics::Metrics;
-use warmroute_collector::wire::Engine;
 use warmroute_routing::pool::WorkerState;
+use warmroute_wire::Engine;
 
 const A: &str = "10.0.0.1:8000";
 const B: &str = "10.0.0.2:8000";

@@ -8,7 +8,7 @@ use support::engine::{FakeEngine, Replays, stored, tokens};
 use support::mirror::Mirror;
 use support::{Collector, eventually};
 use warmroute_collector::replay::{Options, replay};
-use warmroute_collector::wire::Engine;
+use warmroute_wire::Engine;
 
 const A: &str = "10.0.0.1:8000";
 

@@ -13,8 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::Value;
-use warmroute_collector::wire::{Adapter, Engine, Message};
 use warmroute_index::event::{EngineHash, Event};
+use warmroute_wire::{Adapter, Engine, Message};
 
 const RECORDINGS: [(&str, Engine); 7] = [
     ("vllm_0.32_base", Engine::Vllm),

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::venv::Venv;
 use super::{Installed, MODEL, Traits, port};
 use crate::engine::Endpoints;
+use crate::venv::Venv;
 
 pub(super) const TRAITS: Traits =
     Traits { name: "dynamo.mocker 1.6.1", block_size: 16, num_blocks: 40, namespaces: false };
@@ -29,7 +29,7 @@ const NEEDED: [&str; 11] = [
 ];
 
 pub(super) fn venv() -> Result<Venv> {
-    Venv::get("dynamo-mocker-1.6.1", |venv| {
+    Venv::get("engines/dynamo-mocker-1.6.1", |venv| {
         venv.install(["--no-deps"].into_iter().chain(DYNAMO))?;
         venv.install(NEEDED)
     })

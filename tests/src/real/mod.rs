@@ -3,7 +3,6 @@
 //! Their environments are made once, in the target directory, at pinned versions.
 
 mod mocker;
-mod venv;
 mod vllm;
 
 use std::net::SocketAddr;
@@ -15,9 +14,8 @@ use anyhow::{Context, Result};
 
 use crate::engine::Endpoints;
 use crate::process::Process;
+use crate::venv::{self, Venv};
 use crate::{ports, wait, workspace};
-
-use self::venv::Venv;
 
 /// The name under which every engine serves its tiny model.
 pub const MODEL: &str = "tiny";

@@ -6,9 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::venv::Venv;
 use super::{ADAPTER, Installed, MODEL, Traits, port};
 use crate::engine::Endpoints;
+use crate::venv::Venv;
 
 /// The CPU's attention takes blocks of multiples of 32 tokens only.
 pub(super) const TRAITS: Traits =
@@ -22,7 +22,7 @@ torchvision; sys_platform == 'never'
 ";
 
 pub(super) fn venv() -> Result<Venv> {
-    Venv::get("vllm-0.32.0", |venv| {
+    Venv::get("engines/vllm-0.32.0", |venv| {
         let overrides = venv.path().join("overrides.txt");
         fs::write(&overrides, OVERRIDES)?;
         let overrides = overrides.to_str().context("the target directory's path is no text")?;

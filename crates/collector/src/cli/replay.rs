@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use warmroute_collector::replay::{Options, replay};
-use warmroute_collector::wire::Engine;
+use warmroute_wire::Engine;
 
 /// Feeds recorded frames through decoding and index.
 ///

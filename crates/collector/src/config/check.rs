@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use warmroute_wire::Engine;
+
 use super::discover::cannot_be_asked;
 use super::prompts;
 use super::raw::{RawConfig, RawPool, RawSnapshots, RawWorker};
@@ -13,7 +15,6 @@ use super::{
     Config, ConfigError, Discover, EventSource, Events, PoolConfig, SnapshotConfig, SourceText, WorkerConfig,
 };
 use crate::pool::MAX_RANKS;
-use crate::wire::Engine;
 
 const MAX_NAME_LEN: usize = 63;
 /// A longer name would be cut in the published pool, and mean another model then.

@@ -4,11 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use warmroute_wire::Engine;
+
 use super::check::{number, refused};
 use super::raw::RawDiscover;
 use super::source::SourceText;
 use super::{ConfigError, EventSource, WorkerConfig, check, endpoint, raw};
-use crate::wire::Engine;
 
 /// Where a pool's workers are listed, apart from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,6 +18,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use warmroute_wire::Engine;
+
 pub use self::discover::{Discover, DiscoverFrom};
 pub use self::endpoint::{Endpoint, EndpointError, Events};
 pub use self::poll_url::{PollUrl, PollUrlError};
@@ -25,7 +27,6 @@ pub use self::prompts::PromptsConfig;
 pub(crate) use self::source::host;
 pub use self::source::{EventSource, Publisher, SourceText};
 pub use self::stamp::Stamp;
-use crate::wire::Engine;
 
 /// What the collector does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use warmroute_wire::Engine;
+
 use super::check::{number, refused};
 use super::{ConfigError, Endpoint, Events, PollUrl};
-use crate::wire::Engine;
 
 /// Where a worker's events come from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tracing::{debug, info, warn};
+use warmroute_wire::Engine;
 
 use super::engine::{self, Found};
 use crate::engine::Backoff;
 use crate::pool::{Pool, PoolEnded};
-use crate::wire::Engine;
 
 /// The pause after an answer: a restarted engine may publish elsewhere.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tracing::{debug, warn};
+use warmroute_wire::Engine;
 
 use crate::config::{Discover, SourceText};
 use crate::pool::Pool;
-use crate::wire::Engine;
 
 /// Answers in a row from which an address has to be missing before it is gone: a server may leave some out of one.
 const ANSWERS: u32 = 2;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use warmroute_wire::Engine;
 
 use crate::config::{ConfigError, Discover, Stamp, WorkerConfig};
 use crate::pool::Pool;
-use crate::wire::Engine;
 
 /// A list of more bytes is none.
 const MAX_BYTES: u64 = 16 << 20;

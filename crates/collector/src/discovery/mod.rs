@@ -20,13 +20,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use tokio::task::{AbortHandle, JoinSet};
+use warmroute_wire::Engine;
 
 use self::asker::Asker;
 use self::dns::Names;
 use self::file::ListFile;
 use crate::config::{Discover, DiscoverFrom};
 use crate::pool::Pool;
-use crate::wire::Engine;
 
 /// Looks for a pool's workers until the pool stops.
 pub async fn run(pool: Pool, engine: Engine, block_size: u32, discover: Option<Discover>) {

@@ -20,12 +20,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::{debug, warn};
+use warmroute_wire::sequence::Frame;
+use warmroute_wire::worker_of_topic;
 
 use super::backoff::Backoff;
-use super::sequence::Frame;
 use super::socket::{EventSocket, Received};
 use crate::config::Endpoint;
-use crate::wire::worker_of_topic;
 
 /// Messages that may wait for a worker's subscriber: the door waits beyond that.
 const WAITING: usize = 64;

@@ -9,7 +9,8 @@
 //! An engine that publishes nothing by itself is polled (`poller`), for all of its ranks at once.
 //!
 //! A subscriber (`subscriber`) owns the sockets of one rank (`socket`, `replay`) and keeps them alive for ever. Engines
-//! that dial come in through a door (`door`), which several may share. The rules of order are in `sequence`, free of
+//! that dial come in through a door (`door`), which several may share. The rules of order are in
+//! `warmroute_wire::sequence`, free of
 //! sockets. The way to the pool is a bounded channel: a pool that cannot keep up slows the sockets down, and the engine's
 //! own queue takes the rest.
 
@@ -17,21 +18,20 @@ mod backoff;
 mod door;
 mod poller;
 mod replay;
-mod sequence;
 mod socket;
 mod subscriber;
 
 use std::time::Duration;
 
 use warmroute_index::event::Event;
+use warmroute_wire::sequence::{Applied, ResetCause};
+use warmroute_wire::{Engine, Unsupported};
 
 pub(crate) use self::backoff::Backoff;
 pub use self::door::{Doors, Guest};
 pub use self::poller::{POLL_INTERVAL, Poller};
-pub use self::sequence::{Applied, GapOutcome, ReplayOutcome, ResetCause};
 pub use self::subscriber::Subscriber;
 use crate::config::Endpoint;
-use crate::wire::{Engine, Unsupported};
 
 /// A payload of more bytes is not read. A batch of a full step of a large engine has some hundred kilobytes.
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;

@@ -10,14 +10,14 @@ use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
+use warmroute_wire::sequence::{Frame, ResetCause, Sequence, Step};
+use warmroute_wire::trtllm::polled::{self, Reader};
 
 use super::backoff::Backoff;
-use super::sequence::{Frame, ResetCause, Sequence, Step};
 use super::{MAX_PAYLOAD_BYTES, News, Update};
 use crate::config::PollUrl;
 use crate::http::{self, HttpError, Limits};
 use crate::metrics::WorkerMetrics;
-use crate::wire::trtllm::polled::{self, Reader};
 
 /// Between an answer and the next question: how old an event may be.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ enum PollError {
     #[error("it answers {0}")]
     Status(StatusCode),
     #[error("{0}")]
-    Answer(#[from] crate::wire::PayloadError),
+    Answer(#[from] warmroute_wire::PayloadError),
 }
 
 // === impl Poller ===
@@ -124,7 +124,7 @@ impl Poller {
         Ok(is_answer)
     }
 
-    async fn ask(&self) -> Result<Vec<Result<polled::Numbered, crate::wire::BadEvent>>, PollError> {
+    async fn ask(&self) -> Result<Vec<Result<polled::Numbered, warmroute_wire::BadEvent>>, PollError> {
         match http::ask(Method::POST, self.url.authority(), self.url.path(), LIMITS).await? {
             (StatusCode::OK, answer) => Ok(polled::split(&answer)?),
             (status, _) => Err(PollError::Status(status)),
@@ -164,7 +164,10 @@ impl Poller {
     }
 
     /// Takes in one event of an answer.
-    async fn take(&mut self, event: Result<polled::Numbered, crate::wire::BadEvent>) -> Result<(), PoolGone> {
+    async fn take(
+        &mut self,
+        event: Result<polled::Numbered, warmroute_wire::BadEvent>,
+    ) -> Result<(), PoolGone> {
         let event = match event {
             Ok(event) => event,
             Err(error) => {

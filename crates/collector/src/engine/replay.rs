@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use warmroute_wire::sequence::Frame;
 use zeromq::{DealerSocket, Socket, SocketOptions, SocketRecv, SocketSend, ZmqError, ZmqMessage};
 
-use super::sequence::Frame;
 use super::socket;
 use crate::config::Endpoint;
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use warmroute_wire::Message;
+use warmroute_wire::sequence::Frame;
 use zeromq::{Socket, SocketEvent, SocketOptions, SocketRecv, SubSocket, ZmqError, ZmqMessage};
 
 use super::MAX_PAYLOAD_BYTES;
-use super::sequence::Frame;
 use crate::config::Endpoint;
-use crate::wire::Message;
 
 /// One attempt to connect may take this long. The crate itself tries again meanwhile where a connection is refused.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

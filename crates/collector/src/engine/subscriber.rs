@@ -6,16 +6,16 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
+use warmroute_wire::Adapter;
+use warmroute_wire::sequence::{Applied, Frame, Sequence, Step};
 
 use super::backoff::Backoff;
 use super::door::{Guest, Visit};
 use super::replay::{Replay, Reply};
-use super::sequence::{Applied, Frame, Sequence, Step};
 use super::socket::{EventSocket, Received};
 use super::{News, Source, Stream, Update};
 use crate::config::Endpoint;
 use crate::metrics::WorkerMetrics;
-use crate::wire::Adapter;
 
 /// Listens to one rank for ever.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ pub use self::parse::Gauges;
 use crate::fleet::Fleet;
 use crate::http::{HttpError, Limits, ask};
 use crate::metrics::WorkerMetrics;
-use crate::wire::Engine;
+use warmroute_wire::Engine;
 
 /// The shortest pause after an answer that tells nothing.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::wire::Engine;
+use warmroute_wire::Engine;
 
 /// What one rank says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

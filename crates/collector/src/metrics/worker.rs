@@ -11,13 +11,13 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 use warmroute_index::event::Event;
 use warmroute_index::{Applied, EventError};
+use warmroute_wire::Batch;
+use warmroute_wire::sequence::{GapOutcome, ReplayOutcome, ResetCause};
 
 use super::labels::{EventLabels, OutcomeLabels, ReasonLabels, StateLabels, WorkerLabels};
-use crate::engine::{GapOutcome, ReplayOutcome, ResetCause};
 use crate::gauges::Gauges;
 use crate::inspect::Received;
 use crate::pool::Refusal;
-use crate::wire::Batch;
 
 /// The states that an engine's requests are told by.
 const ENGINE_REQUESTS: [&str; 3] = ["running", "waiting", "unbooked"];

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
+use warmroute_wire::Engine;
+use warmroute_wire::sequence::Applied;
 
 use crate::config::{EventSource, Events, PoolConfig, Publisher, WorkerConfig};
-use crate::engine::{Applied, Doors, Poller, SILENCE, Source, Stream, Subscriber, Update};
+use crate::engine::{Doors, Poller, SILENCE, Source, Stream, Subscriber, Update};
 use crate::fleet::Fleet;
 use crate::gauges::Scraper;
 use crate::health::Checker;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::snapshot::{Saved, SavedWorker};
-use crate::wire::Engine;
 
 /// Engines of a pool that are asked for their gauges at once: pages of some hundred KiB, each read whole.
 const SCRAPES_AT_ONCE: usize = 32;

@@ -13,6 +13,7 @@ use warmroute_routing::feed::Request;
 use warmroute_routing::hash::Namespace;
 use warmroute_routing::page::PageBits;
 use warmroute_routing::pool::Pool as PublishedPool;
+use warmroute_wire::{Engine, Unsupported};
 
 use super::crew::Joining;
 use super::generations::Generations;
@@ -25,7 +26,6 @@ use crate::feed::{self, Answer};
 use crate::inspect::{Explanation, Question};
 use crate::metrics::PoolMetrics;
 use crate::snapshot::SavedWorker;
-use crate::wire::{Engine, Unsupported};
 
 /// Updates that are applied before questions are looked at again.
 const UPDATES_AT_ONCE: usize = 64;

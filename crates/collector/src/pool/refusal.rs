@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::wire::Unsupported;
+use warmroute_wire::Unsupported;
 
 /// Why nothing of a worker is indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use warmroute_index::{Index, WorkerId};
 use warmroute_routing::pool::{Worker, WorkerState};
+use warmroute_wire::sequence::Applied;
 
 use super::Refusal;
 use super::crew::Joining;
-use crate::engine::Applied;
 use crate::metrics::WorkerMetrics;
 use crate::snapshot::SavedWorker;
 

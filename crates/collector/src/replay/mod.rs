@@ -11,11 +11,11 @@ mod session;
 use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
+use warmroute_wire::Engine;
 
 pub use self::answer::{Answer, WorkerBlocks};
 use self::line::Line;
 use self::session::Session;
-use crate::wire::Engine;
 
 /// How to replay.
 #[derive(Clone, Copy, Debug, Default)]

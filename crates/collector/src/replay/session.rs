@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use warmroute_index::event::Event;
 use warmroute_index::{Index, Options as IndexOptions, WorkerId, WorkerIdentity};
 use warmroute_routing::page::{Generation, PageBits};
+use warmroute_wire::{Adapter, Engine, Message};
 
 use super::answer::Answer;
 use super::line::{Frames, Query};
 use super::{Options, Summary};
-use crate::wire::{Adapter, Engine, Message};
 
 const MAX_ORPHANS: usize = 1 << 20;
 const PAGE_BITS: u8 = 12;

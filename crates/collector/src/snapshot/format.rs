@@ -14,11 +14,11 @@
 use bytes::Bytes;
 use warmroute_index::Index;
 use warmroute_routing::bytes::{Reader, put_short_text};
+use warmroute_wire::sequence::Applied;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::SavedWorker;
 use crate::config::PoolConfig;
-use crate::engine::Applied;
 
 const MAGIC: &[u8; 8] = b"wrm-snap";
 const VERSION: u32 = 1;

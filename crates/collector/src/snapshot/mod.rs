@@ -27,9 +27,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
+use warmroute_wire::sequence::Applied;
 
 use crate::config::{PoolConfig, SnapshotConfig};
-use crate::engine::Applied;
 use crate::metrics::PoolMetrics;
 use crate::pool::{Pool, PoolEnded};
 

@@ -85,7 +85,7 @@ impl Policy for Weighed {
         let first = self.of(Terms {
             prefill_blocks: (load.prefill_tokens as f64 + prompt.tokens as f64) / block_size,
             credit_blocks: self.credit(depths, self.decay(prompt, load, fleet)),
-            decode_blocks: load.blocks as f64 + prompt.all_blocks(),
+            decode_blocks: load.blocks as f64 + f64::from(prompt.blocks),
             requests: f64::from(load.requests),
         });
         Cost { first, then: f64::from(load.requests) }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
 use bytes::Bytes;
+use warmroute_wire::Engine;
 
 use crate::config::{Endpoint, EventSource, host};
 use crate::http::{self, HttpError, Limits};
-use crate::wire::Engine;
 
 /// More than any engine's configuration or metrics take.
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 8 << 20 };

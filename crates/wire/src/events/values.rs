@@ -13,7 +13,7 @@ pub(super) struct Hash(pub(super) EngineHash);
 
 /// What stands in a token's place.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::wire) enum Token {
+pub(crate) enum Token {
     /// A token.
     Id(u32),
     /// A token and its successor (SGLang under EAGLE), of which the first counts.
@@ -70,7 +70,7 @@ impl<'de> Visitor<'de> for HashVisitor {
 
 impl Token {
     /// The token's number; none for a text.
-    pub(in crate::wire) fn id(self) -> Option<u32> {
+    pub(crate) fn id(self) -> Option<u32> {
         match self {
             Self::Id(token) | Self::Pair(token, _) => Some(token),
             Self::Text(_) => None,

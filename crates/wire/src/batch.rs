@@ -63,7 +63,7 @@ pub enum BadEvent {
 /// A payload that is no batch of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("payload is not a batch of events: {0}")]
-pub struct PayloadError(pub(super) &'static str);
+pub struct PayloadError(pub(crate) &'static str);
 
 // === impl Batch ===
 

@@ -6,11 +6,11 @@ use warmroute_index::event::{Group, Removed};
 
 use super::fields::{self, Fields, Source};
 use super::values::Hash;
-use crate::wire::medium;
+use crate::medium;
 
 /// The fields as they came.
 #[derive(Debug, Default)]
-pub(in crate::wire) struct RawRemoved {
+pub(crate) struct RawRemoved {
     hashes: Option<Vec<Hash>>,
     left: Vec<u32>,
     medium: Option<String>,
@@ -21,7 +21,7 @@ pub(in crate::wire) struct RawRemoved {
 
 impl RawRemoved {
     /// The event in the index's terms.
-    pub(in crate::wire) fn into_event(self) -> Removed {
+    pub(crate) fn into_event(self) -> Removed {
         let hashes: Vec<_> = self.hashes.unwrap_or_default().into_iter().map(|hash| hash.0).collect();
         // Numbers that belong to nobody say nothing; the removal is counted as ever.
         let left = if self.left.len() == hashes.len() { self.left } else { Vec::new() };

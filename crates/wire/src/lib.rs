@@ -1,4 +1,4 @@
-//! Wire formats: from the frames of an engine to events of the index.
+//! Wire formats: from the frames of an engine to events of the index, and the order of them. No I/O and no clock.
 //!
 //! ```text
 //! frames --Message::parse--> sequence number, payload --Adapter::decode--> Batch of events
@@ -8,6 +8,7 @@
 //! (`vllm`, `sglang`, `trtllm`, `llmd_sim`), all of them behind [`Adapter`]. An adapter keeps what an engine says
 //! only once, so there is one for each rank of each engine. What an adapter cannot read costs no more than itself: a
 //! payload that is no batch is an error, an event that is no event is counted in its batch.
+#![forbid(unsafe_code)]
 
 mod batch;
 mod engine;
@@ -17,6 +18,7 @@ mod llmd_sim;
 mod medium;
 mod msgpack;
 mod python_hash;
+pub mod sequence;
 mod sglang;
 #[cfg(test)]
 mod testing;

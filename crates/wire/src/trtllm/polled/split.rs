@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::KIND;
-use crate::wire::batch::{BadEvent, PayloadError};
+use crate::batch::{BadEvent, PayloadError};
 
 /// An event, still encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use warmroute_routing::Tier;
 /// The tier of a medium's name; engines that name none have only the accelerator's memory.
 ///
 /// A name that is not known is taken as the slowest tier: it may promise too little, never too much.
-pub(super) fn tier(medium: Option<&str>) -> Tier {
+pub(crate) fn tier(medium: Option<&str>) -> Tier {
     let Some(medium) = medium else { return Tier::Gpu };
     match medium.to_ascii_uppercase().as_str() {
         "GPU" => Tier::Gpu,

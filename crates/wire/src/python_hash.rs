@@ -8,7 +8,7 @@ const PRIME_2: u64 = 14_029_467_366_897_019_727;
 const PRIME_5: u64 = 2_870_177_450_012_600_261;
 
 /// The hash of a tuple by the hashes of its items; a whole number from 0 to 2^61 - 2 is its own hash.
-pub(super) fn tuple(items: impl ExactSizeIterator<Item = u64>) -> u64 {
+pub(crate) fn tuple(items: impl ExactSizeIterator<Item = u64>) -> u64 {
     let len = items.len() as u64;
     let mixed = items.fold(PRIME_5, |hash, item| {
         hash.wrapping_add(item.wrapping_mul(PRIME_2)).rotate_left(31).wrapping_mul(PRIME_1)

@@ -7,7 +7,7 @@ use warmroute_index::event::{EngineHash, Group, Stored};
 use super::extra_keys::{BlockKeys, ExtraKey, MediaKeys};
 use super::fields::{self, Fields, Source};
 use super::values::{Hash, Names, Token};
-use crate::wire::medium;
+use crate::medium;
 
 /// Kinds of layers that keep every token of a prefix, so that a block of them can be reused wherever its prefix is.
 /// Latent attention and attention sinks are full attention in another layout. A kind that is not named here is closed
@@ -16,7 +16,7 @@ const KEEPS_EVERY_TOKEN: [&str; 3] = ["full_attention", "mla_attention", "sink_f
 
 /// The fields as they came.
 #[derive(Debug, Default)]
-pub(in crate::wire) struct RawStored {
+pub(crate) struct RawStored {
     hashes: Option<Vec<Hash>>,
     parent: Option<Hash>,
     tokens: Vec<Token>,
@@ -36,52 +36,52 @@ pub(in crate::wire) struct RawStored {
 // === impl RawStored ===
 
 impl RawStored {
-    pub(in crate::wire) fn group(&self) -> Group {
+    pub(crate) fn group(&self) -> Group {
         Group(self.group.unwrap_or_default())
     }
 
     /// Whether the group of layers keeps every token, if the event tells.
-    pub(in crate::wire) fn keeps_every_token(&self) -> Option<bool> {
+    pub(crate) fn keeps_every_token(&self) -> Option<bool> {
         self.kind.as_deref().map(|kind| KEEPS_EVERY_TOKEN.contains(&kind))
     }
 
     /// Whether the tokens are exactly those of the blocks. Blocks without any tokens are placeholders of an engine that
     /// does not tell them.
-    pub(in crate::wire) fn is_aligned(&self) -> bool {
+    pub(crate) fn is_aligned(&self) -> bool {
         let blocks = self.hashes.as_ref().map_or(0, Vec::len);
         self.tokens.is_empty() || Some(self.tokens.len()) == blocks.checked_mul(self.block_size as usize)
     }
 
     /// Whether the event names the medium, as none of the early releases does.
-    pub(in crate::wire) fn names_medium(&self) -> bool {
+    pub(crate) fn names_medium(&self) -> bool {
         self.medium.is_some()
     }
 
     /// The adapter's name.
-    pub(in crate::wire) fn lora(&self) -> Option<&str> {
+    pub(crate) fn lora(&self) -> Option<&str> {
         self.lora.as_deref()
     }
 
     /// The blocks' names, each with its tokens. Empty where the tokens are not told.
-    pub(in crate::wire) fn blocks(&self) -> impl Iterator<Item = (EngineHash, &[Token])> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (EngineHash, &[Token])> {
         let tokens = self.tokens.chunks_exact((self.block_size as usize).max(1));
         self.hashes.iter().flatten().map(|hash| hash.0).zip(tokens)
     }
 
     /// Changes every name, the parent's too.
-    pub(in crate::wire) fn rename(&mut self, rename: impl Fn(EngineHash) -> EngineHash) {
+    pub(crate) fn rename(&mut self, rename: impl Fn(EngineHash) -> EngineHash) {
         for hash in self.hashes.iter_mut().flatten().chain(&mut self.parent) {
             hash.0 = rename(hash.0);
         }
     }
 
     /// A parent called 0 is none.
-    pub(in crate::wire) fn take_zero_for_no_parent(&mut self) {
+    pub(crate) fn take_zero_for_no_parent(&mut self) {
         self.parent = self.parent.filter(|hash| hash.0.0 != 0);
     }
 
     /// Takes texts among the tokens for names of media, with a placeholder for the token.
-    pub(in crate::wire) fn take_texts_for_media(&mut self) {
+    pub(crate) fn take_texts_for_media(&mut self) {
         let blocks = self.tokens.chunks_exact_mut((self.block_size as usize).max(1));
         let media: Vec<Vec<u64>> =
             blocks.map(|block| block.iter_mut().filter_map(Token::take_text).collect()).collect();
@@ -91,7 +91,7 @@ impl RawStored {
     }
 
     /// The event in the index's terms, or what speaks against it.
-    pub(in crate::wire) fn into_event(mut self) -> Result<Stored, &'static str> {
+    pub(crate) fn into_event(mut self) -> Result<Stored, &'static str> {
         let parent = self.parent.map(|hash| hash.0);
         let (media, salt) = self.namespaces(parent.is_none())?;
         let tokens: Option<_> = self.tokens.iter().map(|token| token.id()).collect();

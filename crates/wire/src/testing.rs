@@ -6,21 +6,21 @@ use warmroute_routing::Tier;
 
 use super::{Adapter, Batch, Engine};
 
-pub(super) fn pack(value: &Value) -> Vec<u8> {
+pub(crate) fn pack(value: &Value) -> Vec<u8> {
     rmp_serde::to_vec(value).unwrap()
 }
 
-pub(super) fn batch_of(events: &Value) -> Vec<u8> {
+pub(crate) fn batch_of(events: &Value) -> Vec<u8> {
     pack(&json!([1.5, events, 0]))
 }
 
 /// One batch of an engine that has said nothing before.
-pub(super) fn decode(engine: Engine, events: &Value) -> Batch {
+pub(crate) fn decode(engine: Engine, events: &Value) -> Batch {
     Adapter::new(engine).decode(&batch_of(events)).unwrap()
 }
 
 /// A root store of one block of two tokens, with more fields.
-pub(super) fn stored_with(fields: &Value) -> Value {
+pub(crate) fn stored_with(fields: &Value) -> Value {
     let mut event = json!({
         "type": "BlockStored", "block_hashes": [7], "parent_block_hash": null, "token_ids": [1, 2], "block_size": 2,
         "lora_id": null, "medium": "GPU", "lora_name": null,
@@ -30,7 +30,7 @@ pub(super) fn stored_with(fields: &Value) -> Value {
 }
 
 /// The only event of a batch, which is a store.
-pub(super) fn one_stored(engine: Engine, event: &Value) -> Stored {
+pub(crate) fn one_stored(engine: Engine, event: &Value) -> Stored {
     let batch = decode(engine, &json!([event]));
     match &*batch.events {
         [Event::Stored(stored)] => stored.clone(),
@@ -39,7 +39,7 @@ pub(super) fn one_stored(engine: Engine, event: &Value) -> Stored {
 }
 
 /// What [`stored_with`] means without more fields.
-pub(super) fn plain() -> Stored {
+pub(crate) fn plain() -> Stored {
     Stored {
         hashes: vec![EngineHash(7)],
         parent: None,

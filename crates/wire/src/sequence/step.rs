@@ -6,14 +6,16 @@ use super::applied::Applied;
 
 /// A numbered batch, still encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) seq: u64,
-    pub(crate) payload: Bytes,
+pub struct Frame {
+    /// Its number.
+    pub seq: u64,
+    /// What it says.
+    pub payload: Bytes,
 }
 
 /// What the caller is to do. Steps are done in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Apply a batch.
     Apply(Applied, Bytes),
     /// The batch that [`Sequence::resume`](super::Sequence::resume) named is the engine's: what is known up to it holds.
@@ -21,7 +23,10 @@ pub(crate) enum Step {
     /// Forget all that is known of the worker.
     Reset(ResetCause),
     /// Ask the engine for its batches from this number on, and drop a replay that is still under way.
-    Replay { from: u64 },
+    Replay {
+        /// The number of the first batch wanted.
+        from: u64,
+    },
     /// Count a gap.
     Gap(GapOutcome),
     /// Count a replay.

@@ -32,12 +32,11 @@ mod step;
 pub use self::applied::Applied;
 use self::applied::Replayed;
 use self::held::Held;
-pub(super) use self::step::{Frame, Step};
-pub use self::step::{GapOutcome, ReplayOutcome, ResetCause};
+pub use self::step::{Frame, GapOutcome, ReplayOutcome, ResetCause, Step};
 
 /// The order of one rank's batches.
 #[derive(Debug)]
-pub(crate) struct Sequence {
+pub struct Sequence {
     can_replay: bool,
     /// The number of an engine's first batch.
     first_seq: u64,
@@ -93,7 +92,7 @@ const MAX_IN_A_ROW: u32 = 3;
 
 impl Sequence {
     /// Nothing received yet. `can_replay`: the engine has a replay endpoint; `first_seq`: the number of its first batch.
-    pub(crate) fn new(can_replay: bool, first_seq: u64) -> Self {
+    pub fn new(can_replay: bool, first_seq: u64) -> Self {
         Self {
             can_replay,
             first_seq,
@@ -111,7 +110,7 @@ impl Sequence {
     ///
     /// Whether the engine is still the same is asked as after a lost connection: its replay must begin with that very batch.
     /// [`Step::Resumed`] says so; a reset says otherwise. One of them comes before any batch.
-    pub(crate) fn resume(&mut self, last: Applied) {
+    pub fn resume(&mut self, last: Applied) {
         if self.can_replay && self.last.is_none() {
             self.last = Some(last);
             self.resuming = true;
@@ -119,12 +118,12 @@ impl Sequence {
     }
 
     /// Whether a replay is under way.
-    pub(crate) fn is_replaying(&self) -> bool {
+    pub fn is_replaying(&self) -> bool {
         self.replay.is_some()
     }
 
     /// The live stream is connected, for the first time or again.
-    pub(crate) fn connected(&mut self, steps: &mut Vec<Step>) {
+    pub fn connected(&mut self, steps: &mut Vec<Step>) {
         if !self.can_replay {
             // Whether it is the same process cannot be asked, and the next number might fit by chance.
             if self.last.is_some() {
@@ -148,7 +147,7 @@ impl Sequence {
     }
 
     /// The live stream has been silent for a while: ask whether it should have been.
-    pub(crate) fn probe(&mut self, steps: &mut Vec<Step>) {
+    pub fn probe(&mut self, steps: &mut Vec<Step>) {
         if self.may_replay() {
             self.in_a_row = 0;
             match self.last {
@@ -159,7 +158,7 @@ impl Sequence {
     }
 
     /// The time that [`Step::RetryLater`] asked for has passed.
-    pub(crate) fn retry(&mut self, steps: &mut Vec<Step>) {
+    pub fn retry(&mut self, steps: &mut Vec<Step>) {
         self.allow_replays();
         if self.incomplete && self.replay.is_none() {
             let purpose = if self.last.is_some() { Purpose::Recovery } else { Purpose::Whole };
@@ -168,7 +167,7 @@ impl Sequence {
     }
 
     /// A batch of the live stream.
-    pub(crate) fn live(&mut self, frame: Frame, steps: &mut Vec<Step>) {
+    pub fn live(&mut self, frame: Frame, steps: &mut Vec<Step>) {
         match &mut self.replay {
             None => self.take_live(frame, steps),
             Some(replay) => {
@@ -182,7 +181,7 @@ impl Sequence {
     }
 
     /// A batch of the replay.
-    pub(crate) fn replayed(&mut self, frame: &Frame, steps: &mut Vec<Step>) {
+    pub fn replayed(&mut self, frame: &Frame, steps: &mut Vec<Step>) {
         let Some(replay) = &mut self.replay else { return };
         let first = !std::mem::replace(&mut replay.begun, true);
         match (replay.purpose, self.last) {
@@ -219,7 +218,7 @@ impl Sequence {
     }
 
     /// The replay has ended, in order (`ended`) or not.
-    pub(crate) fn replay_ended(&mut self, ended: bool, steps: &mut Vec<Step>) {
+    pub fn replay_ended(&mut self, ended: bool, steps: &mut Vec<Step>) {
         let Some(mut replay) = self.replay.take() else { return };
         let outcome = match (ended, replay.partial) {
             (true, false) => ReplayOutcome::Complete,

@@ -4,13 +4,13 @@
 
 /// A place in msgpack bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 /// The bytes end inside a value, or a byte is no msgpack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Damaged;
+pub(crate) struct Damaged;
 
 /// What a value begins with.
 enum Head {
@@ -23,12 +23,12 @@ enum Head {
 // === impl Cursor ===
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// The bytes of the next value, which is stepped over.
-    pub(super) fn value(&mut self) -> Result<&'a [u8], Damaged> {
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], Damaged> {
         let whole = self.rest;
         // Each value takes at least a byte, so a promise of many values ends with the bytes.
         let mut missing = 1_u64;
@@ -43,7 +43,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Enters an array: how many values follow. `None`, and nothing is stepped over, where the next value is none.
-    pub(super) fn array(&mut self) -> Result<Option<u32>, Damaged> {
+    pub(crate) fn array(&mut self) -> Result<Option<u32>, Damaged> {
         let Some(&marker) = self.rest.first() else { return Err(Damaged) };
         match marker {
             0x90..=0x9F | 0xDC | 0xDD => match self.head()? {
@@ -55,7 +55,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Enters a map: how many pairs follow. `None`, and nothing is stepped over, where the next value is none.
-    pub(super) fn map(&mut self) -> Result<Option<u32>, Damaged> {
+    pub(crate) fn map(&mut self) -> Result<Option<u32>, Damaged> {
         let Some(&marker) = self.rest.first() else { return Err(Damaged) };
         match marker {
             0x80..=0x8F | 0xDE | 0xDF => match self.head()? {
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Steps over the next value; its text, if it is one.
-    pub(super) fn text(&mut self) -> Result<Option<&'a str>, Damaged> {
+    pub(crate) fn text(&mut self) -> Result<Option<&'a str>, Damaged> {
         let Some(&marker) = self.rest.first() else { return Err(Damaged) };
         if !matches!(marker, 0xA0..=0xBF | 0xD9..=0xDB) {
             self.value()?;

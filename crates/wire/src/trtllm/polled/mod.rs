@@ -25,7 +25,7 @@ use warmroute_routing::Tier;
 
 use self::json::{Block, Data};
 pub use self::split::{Numbered, split};
-use crate::wire::batch::{BadEvent, Batch, Skipped};
+use crate::batch::{BadEvent, Batch, Skipped};
 
 /// The kind of event in complaints.
 pub(super) const KIND: &str = "kv_cache_event";
