@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
+use warmroute_e2e::venv::Venv;
 use warmroute_e2e::workspace;
 
 use crate::run;
@@ -19,9 +20,8 @@ const SEED: u32 = 11;
 
 /// Fetches what is missing, makes the cases, and runs the tests over them.
 pub(crate) fn run() -> Result<()> {
-    let folder = workspace::target_dir()?.join("templates");
-    let python = python(&folder)?;
-    let models = folder.join("models");
+    let python = Venv::get("templates/venv", |venv| venv.install(PYTHON_PACKAGES))?.python();
+    let models = workspace::target_dir()?.join("templates/models");
     for name in MODELS {
         let model = fetched(&models, name)?;
         let mut make = Command::new(&python);
@@ -39,18 +39,6 @@ pub(crate) fn models() -> Result<Vec<(&'static str, PathBuf)>> {
     let models = workspace::target_dir()?.join("templates/models");
     let with_template = MODELS.into_iter().filter(|name| *name != "gptoss");
     with_template.map(|name| Ok((name, fetched(&models, name)?))).collect()
-}
-
-/// A Python with the pinned packages.
-fn python(folder: &Path) -> Result<PathBuf> {
-    let environment = folder.join("venv");
-    let (python, done) = (environment.join("bin/python"), environment.join("complete"));
-    if !done.is_file() {
-        run::to_end(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-        run::to_end(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PYTHON_PACKAGES))?;
-        std::fs::write(done, PYTHON_PACKAGES.join("\n"))?;
-    }
-    Ok(python)
 }
 
 /// A model's folder: `tokenizer.json` and `tokenizer_config.json`.

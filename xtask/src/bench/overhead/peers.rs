@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use warmroute_e2e::{Client, Engine, ports, tokens, wait, workspace};
+use warmroute_e2e::venv::Venv;
+use warmroute_e2e::{Client, Engine, ports, tokens, wait};
 
 use super::load::Target;
 use super::place::{Router, Running, Surroundings};
 use super::prompts::{self, BLOCK_SIZE, Carrier, Dialect, MODEL, PROMPTS, Prompt};
-use crate::run;
 
 /// What is installed. The figures in the documentation are of these versions.
 pub(super) const PACKAGES: [&str; 2] = ["vllm-router==0.1.17", "sglang-router==0.3.2"];
@@ -19,19 +19,10 @@ pub(super) const PACKAGES: [&str; 2] = ["vllm-router==0.1.17", "sglang-router==0
 /// How long a router may take to subscribe to an engine.
 const HEARD_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Installs them into an environment of their own, once; where its Python is.
+/// Installs them into an environment of their own, once for each set of versions; where its Python is.
 pub(super) fn install() -> Result<PathBuf> {
-    let dir = workspace::target_dir()?.join("bench/peers");
-    let python = dir.join("bin/python");
-    let mark = dir.join("installed");
-    if std::fs::read_to_string(&mark).is_ok_and(|installed| installed == PACKAGES.join(" ")) {
-        return Ok(python);
-    }
-    run::to_end(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    run::to_end(Command::new(&python).args(pip).args(PACKAGES))?;
-    std::fs::write(&mark, PACKAGES.join(" ")).with_context(|| format!("cannot write {}", mark.display()))?;
-    Ok(python)
+    let name = PACKAGES.join("-").replace("==", "-");
+    Ok(Venv::get(&format!("bench/{name}"), |venv| venv.install(PACKAGES))?.python())
 }
 
 /// vLLM's router, which remembers the text of the prompts that it has sent.
