@@ -1,6 +1,6 @@
 //! Tokens in, hashes out.
 
-use warmroute_routing::hash::{LocalHash, SequenceHash, eagle_local_hashes};
+use warmroute_routing::hash::{LocalHash, MAX_BLOCK_SIZE, SequenceHash, eagle_local_hashes};
 
 use crate::bindings::exports::warmroute::routing::hashing::{
     Extras, Guest, HashError, Hashes, Namespace, Tokens,
@@ -14,7 +14,7 @@ impl Guest for Component {
         namespace: Namespace,
         extras: Option<Extras>,
     ) -> Result<Hashes, HashError> {
-        if block_size == 0 {
+        if !(1..=MAX_BLOCK_SIZE).contains(&block_size) {
             return Err(HashError::BlockSize);
         }
         let ids = tokens::ids(tokens).map_err(HashError::Tokens)?;

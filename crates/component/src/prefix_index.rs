@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use warmroute_index::event::{EngineHash, Event, Group, Removed, Stored, StoredLocals};
 use warmroute_index::{self as exact, Applied, EventError, WorkerId, WorkerIdentity};
-use warmroute_routing::hash::{LocalHash, SequenceHash};
+use warmroute_routing::hash::{LocalHash, MAX_BLOCK_SIZE, SequenceHash};
 use warmroute_routing::lookup::{IndexShape, PageStore, RefineAll, Scope, lookup};
 use warmroute_routing::page::{Generation, PageBits, Slot};
 
@@ -32,9 +32,6 @@ pub(crate) struct Seated {
     pub(crate) worker: wit::Worker,
     pub(crate) slot: Slot,
 }
-
-/// The largest block size that is taken.
-const MAX_BLOCK_SIZE: u32 = 65_536;
 
 /// The most workers: what fits into one generation's slots.
 const MAX_WORKERS: usize = Slot::MAX as usize + 1;

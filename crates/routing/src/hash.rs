@@ -22,6 +22,9 @@ const BASE_SEED: u64 = 1337;
 /// Blocks up to this many tokens are hashed from the stack.
 const INLINE_TOKENS: usize = 64;
 
+/// The most tokens that a block may have. Engines have 16 to a few thousand; one that is hashed is held in memory.
+pub const MAX_BLOCK_SIZE: u32 = 65_536;
+
 /// Names what is in one block, whatever came before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalHash(pub u64);
@@ -203,5 +206,9 @@ pub fn sequence_hashes(tokens: &[u32], block_size: u32, namespace: Namespace) ->
 /// first token.
 pub fn eagle_local_hashes(tokens: &[u32], block_size: u32, namespace: Namespace) -> Vec<LocalHash> {
     let size = block_size.max(1) as usize;
-    tokens.windows(size + 1).step_by(size).map(|window| LocalHash::of_block(namespace, window)).collect()
+    tokens
+        .windows(size.saturating_add(1))
+        .step_by(size)
+        .map(|window| LocalHash::of_block(namespace, window))
+        .collect()
 }

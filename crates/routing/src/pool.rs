@@ -11,7 +11,7 @@
 //! 6       1     page bits: the index has 2^bits pages
 //! 7       1     flags: bit 0 = namespaced
 //! 8       8     generation
-//! 16      4     block size, in tokens
+//! 16      4     block size, in tokens: 1 to 65,536
 //! 20      2     number of base model names
 //! 22      2     number of workers
 //! 24      ...   base model names: a text each
@@ -21,7 +21,7 @@
 use std::net::SocketAddr;
 
 use crate::bytes::{Reader, put_short_text};
-use crate::hash::Namespace;
+use crate::hash::{MAX_BLOCK_SIZE, Namespace};
 use crate::page::{Generation, PageBits, Slot};
 
 /// The number of this layout.
@@ -166,7 +166,10 @@ impl Pool {
             _ => return Err(PoolError::Field("flag")),
         };
         let generation = Generation(reader.u64().ok_or(PoolError::Length)?);
-        let block_size = reader.u32().filter(|size| *size > 0).ok_or(PoolError::Field("block size"))?;
+        let block_size = reader.u32().ok_or(PoolError::Length)?;
+        if !(1..=MAX_BLOCK_SIZE).contains(&block_size) {
+            return Err(PoolError::Field("block size"));
+        }
         let names = reader.u16().ok_or(PoolError::Length)?;
         let count = reader.u16().ok_or(PoolError::Length)?;
         let base_models = (0..names)
@@ -265,6 +268,16 @@ mod tests {
         let at = bytes.windows(4).position(|window| window == b"127.").unwrap();
         bytes[at..at + 2].copy_from_slice(b"\r\n");
         assert_eq!(Pool::decode(&bytes), Err(PoolError::Field("address")));
+    }
+
+    #[test]
+    fn refuses_a_block_that_no_memory_could_hold() {
+        for block_size in [0, MAX_BLOCK_SIZE + 1, u32::MAX] {
+            let bytes = Pool { block_size, ..pool() }.encode();
+            assert_eq!(Pool::decode(&bytes), Err(PoolError::Field("block size")), "{block_size}");
+        }
+        let largest = Pool { block_size: MAX_BLOCK_SIZE, ..pool() };
+        assert_eq!(Pool::decode(&largest.encode()), Ok(largest));
     }
 
     #[test]

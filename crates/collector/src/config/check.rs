@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use warmroute_routing::hash::MAX_BLOCK_SIZE;
 use warmroute_wire::Engine;
 
 use super::discover::cannot_be_asked;
@@ -114,7 +115,7 @@ fn pool(path: &str, raw: RawPool) -> Result<PoolConfig, ConfigError> {
     }
     let engine: Engine =
         raw.engine.parse().map_err(|error| refused(field("engine"), format!("`{}`: {error}", raw.engine)))?;
-    let block_size = number(field("block_size"), raw.block_size, 1..=65_536)? as u32;
+    let block_size = number(field("block_size"), raw.block_size, 1..=MAX_BLOCK_SIZE.into())? as u32;
     let expected_blocks = number(field("expected_blocks"), raw.expected_blocks, 1..=1 << 28)? as u32;
     let max_orphans = number(field("max_orphans"), raw.max_orphans, 0..=1 << 24)? as usize;
     let replay_timeout = millis(field("replay_timeout_ms"), raw.replay_timeout_ms, 1..=600_000)?;
