@@ -77,7 +77,7 @@ impl PageStore for Pages<'_> {
 impl Native {
     fn new(rule: Rule) -> Self {
         let options =
-            Options { block_size: BLOCK_SIZE, page_bits: PageBits::new(3).unwrap(), max_orphans: 100 };
+            Options { block_size: BLOCK_SIZE, page_bits: PageBits::new(0).unwrap(), max_orphans: 100 };
         let mut index = Index::new(options, Generation(1));
         let mut add =
             |id: u64| index.add_worker(WorkerIdentity { address: id.to_string(), rank: 0 }).unwrap();
@@ -87,6 +87,13 @@ impl Native {
 
     fn apply(&mut self, worker: u64, event: &Event) {
         self.index.apply(self.workers[&worker], event).unwrap();
+        // As the component does: a generation numbers the slots anew, and among equals their order decides.
+        self.index.purge(4_096);
+        let more = self.index.wants_pages();
+        if more.is_some() || self.index.needs_generation() {
+            let next = Generation(self.index.generation().0 + 1);
+            self.index.begin_generation(next, more.unwrap_or(self.index.page_bits()));
+        }
     }
 
     fn select(&mut self, tokens: &[u32]) -> (Selection, Vec<(Slot, u64)>) {
