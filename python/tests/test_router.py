@@ -8,6 +8,7 @@ from warmroute import (
     Cleared,
     Depths,
     Index,
+    InvalidSnapshot,
     InvalidTokens,
     Load,
     Refusal,
@@ -93,6 +94,51 @@ def test_each_refusal_has_its_reason(index: Index) -> None:
 def test_what_is_no_token_list_is_refused(tokens) -> None:
     with pytest.raises(InvalidTokens):
         encode_tokens(tokens)
+
+
+def test_a_restored_index_answers_every_prompt_as_the_other_does(index: Index) -> None:
+    dice = random.Random(11)
+    prompts = [[dice.randrange(3) for _ in range(16 * 9)] for _ in range(20)]
+    prompts += [prompt[: 16 * dice.randrange(9)] + [7] * 40 for prompt in prompts]
+    for turn, prompt in enumerate(prompts):
+        hashes = list(range(100 * turn, 100 * turn + len(prompt) // 16))
+        told = Stored(hashes, prompt[: 16 * len(hashes)], salt=dice.choice([None, "s"]), tier=dice.choice(list(Tier)))
+        assert index.apply(dice.choice([A, B]), [told], now_ms=turn).failed == []
+    orphan = Stored(hashes=[9_001], tokens=PROMPT[16:32], parent=9_000)
+    index.apply(A, [orphan, Removed(hashes=[0, 100, 203])], now_ms=50)
+
+    restored = Index.restore(index.snapshot())
+    known = [[of.matches(prompt, salt=salt) for prompt in prompts for salt in (None, "s")] for of in (index, restored)]
+    assert known[0] == known[1] and sum(map(len, known[0])) > 40
+    assert (restored.workers(), restored.block_size) == (index.workers(), 16)
+    assert restored.stats() == index.stats()
+    first = Stored(hashes=[9_000], tokens=PROMPT[:16])
+    assert restored.apply(A, [first], now_ms=0).attached == 1
+
+
+def test_a_restored_index_routes_once_it_is_told_that_nothing_was_missed(index: Index) -> None:
+    index.apply(B, [Stored(hashes=[7, 8], tokens=PROMPT[:32])], now_ms=90)
+    restored = Index.restore(index.snapshot())
+    router = Router(restored, policy="prefix")
+    assert router.select_worker("r", PROMPT, now_ms=5) == Refusal("no-index")
+    restored.apply(B, [], now_ms=5)
+    selection = router.select_worker("r", PROMPT, now_ms=5)
+    assert isinstance(selection, Selection) and selection.worker == B
+
+
+def test_a_snapshot_that_is_none_or_damaged_is_told(index: Index) -> None:
+    snapshot = index.snapshot()
+    for bad, why in [
+        (b"", "foreign"),
+        (b"something else entirely", "foreign"),
+        (snapshot[:8] + b"\x09" + snapshot[9:], "version: 9"),
+        (snapshot[:-1], "damaged"),
+        (snapshot[:20] + b"\xff" + snapshot[21:], "damaged"),
+        (snapshot + b"x", "damaged"),
+        (bytes((1 << 27) + 1), "too-large: 134217729"),
+    ]:
+        with pytest.raises(InvalidSnapshot, match=why):
+            Index.restore(bad)
 
 
 def test_settings_out_of_range_say_what_to_write(index: Index) -> None:

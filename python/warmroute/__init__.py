@@ -5,7 +5,7 @@ of their caches, `Router` chooses a worker. Nothing here raises for what a reque
 with a `Selection` or a `Refusal`, and a refusal means that the caller uses its own default.
 """
 
-from .index import Applied, Cleared, Depths, Index, Removed, Stored, Tier, Worker
+from .index import Applied, Cleared, Depths, Index, InvalidSnapshot, Removed, Stored, Tier, Worker
 from .router import Choice, Load, Refusal, Router, Selection, Weights
 from .tokens import InvalidTokens, encode_tokens
 
@@ -15,6 +15,7 @@ __all__ = [
     "Cleared",
     "Depths",
     "Index",
+    "InvalidSnapshot",
     "InvalidTokens",
     "Load",
     "Refusal",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Iterable, NamedTuple, Optional, Sequence, Union
@@ -97,17 +98,38 @@ class Applied:
     """The places in the list of the events that changed nothing, and why."""
 
 
+class InvalidSnapshot(ValueError):
+    """A snapshot that is foreign, of another version, damaged or too large: which."""
+
+
 class Index:
     """The exact index of one pool of workers. May be used by several threads."""
 
     def __init__(self, block_size: int, max_orphans: int = 10_000) -> None:
         """Raises `ValueError` for a block size that is out of range, with what to write."""
         self._instance = Instance()
-        self._block_size = block_size
         opened = self._call("[static]index.open", record(**{"block-size": block_size, "max-orphans": max_orphans}))
         if isinstance(opened, str):
             raise ValueError(opened)
         self._index = opened
+        self._block_size = block_size
+
+    @classmethod
+    def restore(cls, snapshot: bytes) -> Index:
+        """A new index that knows what the other did when its snapshot was taken.
+
+        A router over it refuses with `no-index` until the first call of `apply`. Raises `InvalidSnapshot`.
+        """
+        index = cls.__new__(cls)
+        index._instance = Instance()
+        saved = Variant("base64", b64encode(snapshot).decode("ascii"))
+        index._index = _of_snapshot(index._call("[static]index.restore", saved))
+        index._block_size = index._of_index("block-size")
+        return index
+
+    def snapshot(self) -> bytes:
+        """All that the index knows. Raises `InvalidSnapshot` where that is more than a snapshot holds: 128 MiB."""
+        return b64decode(_of_snapshot(self._of_index("snapshot-base64")))
 
     @property
     def block_size(self) -> int:
@@ -181,6 +203,13 @@ class Index:
 
     def _call(self, function: str, *arguments: Any) -> Any:
         return self._instance.call(_INTERFACE, function, *arguments)
+
+
+def _of_snapshot(answer: Any) -> Any:
+    """What an answer holds that is none of the contract's `snapshot-error`."""
+    if isinstance(answer, Variant):
+        raise InvalidSnapshot(_reason(answer))
+    return answer
 
 
 def record(**fields: Any) -> Record:

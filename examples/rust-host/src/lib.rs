@@ -19,7 +19,7 @@ pub mod contract {
     });
 }
 
-pub use contract::exports::warmroute::routing::{hashing, prefix_index, router, types};
+pub use contract::exports::warmroute::routing::{events, hashing, prefix_index, router, types};
 
 /// One instance of the component. Calls go through the typed functions of its world, each with the store:
 /// `warmroute.world.warmroute_routing_hashing().call_hash_tokens(&mut warmroute.store, ...)`.
