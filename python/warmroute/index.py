@@ -122,7 +122,8 @@ class Index:
         """
         index = cls.__new__(cls)
         index._instance = Instance()
-        saved = Variant("base64", b64encode(snapshot).decode("ascii"))
+        # As text: a list costs the binding by the element.
+        saved = b64encode(snapshot).decode("ascii")
         index._index = _of_snapshot(index._call("[static]index.restore", saved))
         index._block_size = index._of_index("block-size")
         return index
