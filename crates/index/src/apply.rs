@@ -38,7 +38,8 @@ impl Index {
         let mut change = self.change(worker, stored.group, stored.tier)?;
         let blocks = hashes.iter().zip(locals).map(|(hash, local)| (*hash, Content::Local(*local)));
         change.store(stored.parent, namespace, blocks);
-        let applied = change.applied;
+        let (applied, nameless) = change.end();
+        self.tidy(worker, nameless);
         self.note(namespace);
         Ok(applied)
     }
@@ -63,7 +64,9 @@ impl Index {
         let mut change = self.change(worker, stored.group, stored.tier)?;
         if stored.tokens.is_empty() {
             change.store_known(&stored.hashes);
-            return Ok(change.applied);
+            let (applied, nameless) = change.end();
+            self.tidy(worker, nameless);
+            return Ok(applied);
         }
         let namespace = Namespace::new(stored.lora.as_deref(), stored.salt.as_deref());
         let media = stored.media.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
@@ -71,7 +74,8 @@ impl Index {
         let blocks = stored.hashes.iter().zip(contents);
         let blocks = blocks.map(|(hash, (tokens, media))| (*hash, Content::tokens(tokens, media)));
         change.store(stored.parent, namespace, blocks);
-        let applied = change.applied;
+        let (applied, nameless) = change.end();
+        self.tidy(worker, nameless);
         self.note(namespace);
         Ok(applied)
     }
@@ -106,7 +110,9 @@ impl Index {
         let mut change = self.change(worker, *group, *tier)?;
         let left = left.iter().copied().map(Some).chain(std::iter::repeat(None));
         change.remove(hashes.iter().copied().zip(left));
-        Ok(change.applied)
+        let (applied, nameless) = change.end();
+        self.tidy(worker, nameless);
+        Ok(applied)
     }
 
     fn apply_cleared(&mut self, worker: WorkerId) -> Result<Applied, EventError> {
@@ -121,12 +127,23 @@ impl Index {
         self.residency.pages.begin_step();
         Ok(Change {
             residency: &mut self.residency,
-            ledger: &mut worker.ledger,
+            table: worker.ledger.names.table(group),
+            orphans: &mut worker.ledger.orphans,
             seat: worker.seat,
             group,
             tier,
             max_orphans: self.options.max_orphans,
             applied: Applied::default(),
+            pending: None,
         })
+    }
+
+    /// Drops a group in which the worker has no name left.
+    fn tidy(&mut self, worker: WorkerId, nameless: Option<Group>) {
+        if let Some(group) = nameless
+            && let Some(worker) = self.workers.get_mut(&worker)
+        {
+            worker.ledger.names.tidy(group);
+        }
     }
 }

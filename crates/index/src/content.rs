@@ -20,6 +20,7 @@ impl<'a> Content<'a> {
     }
 
     /// The block's hash. A hash that was told stands: its namespace is in it already.
+    #[inline]
     pub(crate) fn local(&self, namespace: Namespace) -> LocalHash {
         match self {
             Content::Local(local) => *local,

@@ -57,11 +57,6 @@ impl Copies {
         self.count(tier) > 0
     }
 
-    /// Whether one more would stick.
-    pub(crate) fn is_full(&self, tier: Tier) -> bool {
-        self.count(tier) >= u16::MAX - 1
-    }
-
     /// Whether there is none in any tier.
     pub(crate) fn is_empty(&self) -> bool {
         self.0 == [0; Tier::COUNT]

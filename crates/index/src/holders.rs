@@ -1,131 +1,157 @@
-//! Who holds a block.
+//! Who holds the blocks of a chunk.
 
 use smallvec::SmallVec;
 use warmroute_routing::Tier;
 
-use crate::copies::{Copies, Taken};
+use crate::chunk::Places;
 use crate::seats::SeatId;
 
-/// The incarnations of workers that hold one block, ascending. Most blocks have one or two holders, a system prompt's
+/// The incarnations of workers that hold a block of one chunk, ascending. Most chunks have one or two, a system prompt's
 /// have all.
 #[derive(Debug, Default)]
-pub(crate) struct Holders {
-    holdings: SmallVec<[Holding; 2]>,
-    published: u32,
-}
+pub(crate) struct Holders(SmallVec<[Holding; 1]>);
 
-/// What one incarnation holds of one block.
+/// What one incarnation holds of one chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holding {
     pub(crate) seat: SeatId,
-    /// How many names the worker has for the block in each tier: one, but for engines that name it anew in each
-    /// group. How many copies a name stands for is the name's affair. Never sticks: see [`Holding::is_full`].
-    names: Copies,
-    /// The tier in which a walk from the root finds the block; none if the walk ends before.
-    pub(crate) published: Option<Tier>,
+    /// The places in which it has a copy in each tier, whatever its names for them are.
+    held: [Places; Tier::COUNT],
+    /// What of them a walk from the root finds.
+    pub(crate) reach: Reach,
 }
 
-/// How publishing a block changed with its holders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shift {
-    /// It is published for the first of its holders.
-    Appeared,
-    /// It was published for the last of them.
-    Disappeared,
-    /// Neither.
-    Stayed,
-}
+/// How many blocks of a chunk, from its first on, a walk from the root finds in each tier or a faster one. Never
+/// descending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach([u8; Tier::COUNT]);
 
 // === impl Holders ===
 
 impl Holders {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.holdings.is_empty()
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Holding> {
-        self.holdings.iter()
-    }
-
-    pub(crate) fn is_published(&self) -> bool {
-        self.published > 0
+        self.0.iter()
     }
 
     fn position(&self, seat: SeatId) -> Result<usize, usize> {
-        self.holdings.binary_search_by_key(&seat, |holding| holding.seat)
+        self.0.binary_search_by_key(&seat, |holding| holding.seat)
     }
 
     pub(crate) fn get(&self, seat: SeatId) -> Option<&Holding> {
-        self.holdings.get(self.position(seat).ok()?)
+        self.0.get(self.position(seat).ok()?)
     }
 
     pub(crate) fn get_mut(&mut self, seat: SeatId) -> Option<&mut Holding> {
         let position = self.position(seat).ok()?;
-        self.holdings.get_mut(position)
+        self.0.get_mut(position)
     }
 
-    /// Adds a holder. False if it is one.
-    pub(crate) fn insert(&mut self, seat: SeatId) -> bool {
-        match self.position(seat) {
-            Ok(_) => false,
-            Err(position) => {
-                self.holdings.insert(position, Holding { seat, names: Copies::default(), published: None });
-                true
+    /// A holder, added if it was none.
+    pub(crate) fn get_or_add(&mut self, seat: SeatId) -> Option<&mut Holding> {
+        let position = self.position(seat).unwrap_or_else(|position| {
+            self.0.insert(position, Holding { seat, held: [0; Tier::COUNT], reach: Reach::default() });
+            position
+        });
+        self.0.get_mut(position)
+    }
+
+    /// Takes a holder out.
+    pub(crate) fn remove(&mut self, seat: SeatId) -> Option<Holding> {
+        let removed = self.0.remove(self.position(seat).ok()?);
+        if self.0.is_empty() {
+            // What a popular chunk took for its holders.
+            self.0.shrink_to_fit();
+        }
+        Some(removed)
+    }
+
+    /// How many blocks, from the first on, are published for anybody.
+    pub(crate) fn published(&self) -> u8 {
+        self.0.iter().map(|holding| holding.reach.any()).max().unwrap_or(0)
+    }
+
+    /// The place after the last block that anybody holds, of those before the place `end`.
+    pub(crate) fn end_held(&self, end: u8) -> u8 {
+        let mut last = 0;
+        for holding in &self.0 {
+            last = last.max((Places::BITS - holding.any().leading_zeros()) as u8);
+            if last >= end {
+                break;
             }
         }
-    }
-
-    /// Takes a holder out. It must not be published any more.
-    pub(crate) fn remove(&mut self, seat: SeatId) {
-        if let Ok(position) = self.position(seat) {
-            self.holdings.remove(position);
-        }
-    }
-
-    /// Publishes the block for a holder, or takes it back. None if nothing changes.
-    pub(crate) fn publish(&mut self, seat: SeatId, tier: Option<Tier>) -> Option<Shift> {
-        let holding = self.get_mut(seat)?;
-        let before = std::mem::replace(&mut holding.published, tier);
-        if before == tier {
-            return None;
-        }
-        match (before.is_some(), tier.is_some()) {
-            (false, true) => self.published += 1,
-            (true, false) => self.published -= 1,
-            _ => return Some(Shift::Stayed),
-        }
-        Some(match (tier, self.published) {
-            (Some(_), 1) => Shift::Appeared,
-            (None, 0) => Shift::Disappeared,
-            _ => Shift::Stayed,
-        })
+        last
     }
 }
 
 // === impl Holding ===
 
 impl Holding {
-    /// Whether the block has as many names in this tier as can be counted. One name more would never be forgotten.
-    pub(crate) fn is_full(&self, tier: Tier) -> bool {
-        self.names.is_full(tier)
+    /// The places held in a tier.
+    pub(crate) fn held(&self, tier: Tier) -> Places {
+        let [gpu, cpu, disk, external] = self.held;
+        match tier {
+            Tier::Gpu => gpu,
+            Tier::Cpu => cpu,
+            Tier::Disk => disk,
+            Tier::External => external,
+        }
     }
 
-    /// A name has its first copy in this tier. True if it is the first name.
-    pub(crate) fn add_name(&mut self, tier: Tier) -> bool {
-        self.names.add(tier)
+    pub(crate) fn set_held(&mut self, tier: Tier, places: Places) {
+        let [gpu, cpu, disk, external] = &mut self.held;
+        let held = match tier {
+            Tier::Gpu => gpu,
+            Tier::Cpu => cpu,
+            Tier::Disk => disk,
+            Tier::External => external,
+        };
+        *held = places;
     }
 
-    /// A name has lost its last copy in this tier. True if it was the last name.
-    pub(crate) fn drop_name(&mut self, tier: Tier) -> bool {
-        self.names.take(tier, None) == Taken::Last
+    /// The places held in any tier.
+    pub(crate) fn any(&self) -> Places {
+        self.held.iter().fold(0, |any, held| any | held)
     }
 
-    pub(crate) fn has_names(&self) -> bool {
-        !self.names.is_empty()
+    /// What a walk finds that comes to the chunk's first block, in the place `first`, in the tier `above`; none if it does
+    /// not come there.
+    pub(crate) fn reach_below(&self, first: u8, above: Option<Tier>) -> Reach {
+        let Some(above) = above else { return Reach::default() };
+        let mut within = 0;
+        let mut reach = Reach::default();
+        for ((depth, held), tier) in reach.0.iter_mut().zip(self.held).zip(Tier::ALL) {
+            within |= held;
+            if tier >= above {
+                *depth = (within >> first).trailing_ones() as u8;
+            }
+        }
+        reach
     }
 
-    /// The tier in which a walk finds the block if it came in the tier `above`.
-    pub(crate) fn tier_below(&self, above: Tier) -> Option<Tier> {
-        Some(self.names.tiers().next()?.max(above))
+    /// The tier in which a walk finds the block in a place of a chunk that begins in the place `first`.
+    pub(crate) fn published_at(&self, first: u8, place: usize) -> Option<Tier> {
+        self.reach.tier(place.checked_sub(usize::from(first))?)
+    }
+}
+
+// === impl Reach ===
+
+impl Reach {
+    /// How many are found in any tier.
+    pub(crate) fn any(self) -> u8 {
+        let [.., any] = self.0;
+        any
+    }
+
+    /// The tier in which the block after the first `before` is found.
+    pub(crate) fn tier(self, before: usize) -> Option<Tier> {
+        let tiers = self.0.into_iter().zip(Tier::ALL);
+        tiers.filter(|(depth, _)| usize::from(*depth) > before).map(|(_, tier)| tier).next()
+    }
+
+    /// The blocks that are found otherwise than in `other`: a bit for each, the first block's the lowest.
+    pub(crate) fn changed(self, other: Self) -> Places {
+        let below = |depth: u8| ((1u32 << depth) - 1) as Places;
+        self.0.into_iter().zip(other.0).fold(0, |changed, (a, b)| changed | below(a) ^ below(b))
     }
 }

@@ -5,10 +5,10 @@
 //!          per worker   shared         per worker and block
 //! ```
 //!
-//! * A worker's *names* (`worker`, `store`) tell which block an engine means by a hash, and how many copies of it there
+//! * A worker's *names* (`names`, `store`) tell which block an engine means by a hash, and how many copies of it there
 //!   are in each tier. Blocks whose parent is unknown wait as *orphans* (`orphans`).
-//! * The *tree* (`tree`, `holders`) has one node for each block, keyed by its sequence hash, with the workers that hold
-//!   it.
+//! * The *tree* (`tree`, `chunk`, `holders`) has the blocks in chunks of up to sixteen that follow one another, each with the workers
+//!   that hold any of them.
 //! * A block is *published* for a worker if that worker holds every block before it too (`residency`): so the depth of a
 //!   match can be found by bisection.
 //! * *Pages* (`pages`, `publish`) are the published blocks, cut by hash; each knows when it last changed.
@@ -51,11 +51,13 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod chunk;
 mod content;
 mod copies;
 mod error;
 pub mod event;
 mod holders;
+mod names;
 mod orphans;
 mod pages;
 mod publish;
@@ -294,7 +296,7 @@ impl Index {
         };
         for worker in self.workers.values() {
             stats.names += worker.ledger.names.len() as u64;
-            stats.memory_bytes += worker.ledger.names.allocation_size();
+            stats.memory_bytes += worker.ledger.names.memory_bytes();
             stats.orphans += worker.ledger.orphans.len() as u64;
             stats.unlisted_workers += usize::from(residency.seats.slot(worker.seat).is_none());
             if let Some(seat) = residency.seats.get(worker.seat) {
@@ -314,10 +316,10 @@ impl Index {
             orphans: worker.ledger.orphans.len() as u64,
             ..WorkerStats::default()
         };
-        for (name, named) in &worker.ledger.names {
-            let counts = stats.by_group.entry(name.group).or_default();
+        for (group, _, _, copies) in worker.ledger.names.iter() {
+            let counts = stats.by_group.entry(group).or_default();
             for (count, tier) in counts.iter_mut().zip(Tier::ALL) {
-                *count += u64::from(named.copies.has(tier));
+                *count += u64::from(copies.has(tier));
             }
         }
         Some(stats)

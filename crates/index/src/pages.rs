@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 
+use hashbrown::HashMap;
+use smallvec::SmallVec;
 use warmroute_routing::page::PageBits;
 
-use crate::tree::{List, NodeId, Tree};
+use crate::chunk::{BlockId, Chunk, ChunkId, List, Places, places, span};
+use crate::tree::Tree;
 
 /// The log may be longer than twice the pages by this much before it is cleaned: so a small table is not cleaned at
 /// every change.
@@ -23,6 +26,8 @@ const FEWEST_IN_CROWD: u32 = 32;
 pub(crate) struct Pages {
     bits: PageBits,
     pages: Vec<Page>,
+    /// The blocks of crowded runs, but for their first, by the pages that they stand in.
+    crowds: HashMap<u32, SmallVec<[BlockId; 4]>>,
     /// A page's version at each change, ascending. An entry counts only if it is the page's last.
     log: VecDeque<(u64, u32)>,
     version: u64,
@@ -36,8 +41,8 @@ pub(crate) struct Pages {
 struct Page {
     /// 0 if it was never written in this generation.
     version: u64,
-    /// The first of the published blocks that stand in it.
-    first: Option<NodeId>,
+    /// The first of the runs whose page it is, by the chunks with their first blocks.
+    first: Option<ChunkId>,
 }
 
 // === impl Pages ===
@@ -45,7 +50,7 @@ struct Page {
 impl Pages {
     pub(crate) fn new(bits: PageBits, version: u64) -> Self {
         let pages = vec![Page::default(); bits.page_count() as usize];
-        Self { bits, pages, log: VecDeque::new(), version, step: version, blocks: 0 }
+        Self { bits, pages, crowds: HashMap::new(), log: VecDeque::new(), version, step: version, blocks: 0 }
     }
 
     pub(crate) fn bits(&self) -> PageBits {
@@ -67,7 +72,9 @@ impl Pages {
 
     /// The memory taken, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<Page>() + self.log.capacity() * size_of::<(u64, u32)>()
+        self.pages.capacity() * size_of::<Page>()
+            + self.log.capacity() * size_of::<(u64, u32)>()
+            + self.crowds.allocation_size()
     }
 
     /// A version for a change outside of the pages.
@@ -90,9 +97,14 @@ impl Pages {
         self.pages.get(number as usize).copied().unwrap_or_default()
     }
 
-    /// A page's published blocks, in no order.
-    pub(crate) fn nodes<'a>(&self, number: u32, tree: &'a Tree) -> impl Iterator<Item = NodeId> + use<'a> {
+    /// The runs whose page it is, by the chunks with their first blocks, in no order.
+    pub(crate) fn runs<'a>(&self, number: u32, tree: &'a Tree) -> impl Iterator<Item = ChunkId> + use<'a> {
         tree.list(List::Page, self.page(number).first)
+    }
+
+    /// The blocks of crowded runs that stand in a page by their own hashes, in no order.
+    pub(crate) fn crowd(&self, number: u32) -> &[BlockId] {
+        self.crowds.get(&number).map_or(&[], SmallVec::as_slice)
     }
 
     /// The pages that changed after `position`, in the order of their last changes.
@@ -101,74 +113,137 @@ impl Pages {
         self.log.range(start..).copied().filter(|(version, page)| self.page_version(*page) == *version)
     }
 
-    /// The page in which a block stands, or would stand.
-    pub(crate) fn of(&self, tree: &Tree, id: NodeId) -> Option<u32> {
-        let head = tree.get(tree.head(id))?;
-        let of = if head.run.crowded { tree.get(id)? } else { head };
-        Some(self.bits.page_of(of.hash))
-    }
-
-    /// A block is published that was not.
-    pub(crate) fn insert(&mut self, tree: &mut Tree, id: NodeId) {
-        self.link(tree, id);
-        self.blocks += 1;
-        let head = tree.head(id);
-        let Some(run) = tree.get_mut(head).map(|node| &mut node.run) else { return };
-        run.published += 1;
-        if run.published > MOST_IN_RUN && !run.crowded {
-            self.spread(tree, head, true);
+    /// What is published of a chunk has changed in some of its places; so many of its blocks are published now, from the
+    /// first on. `is_told`: whether a page of this version tells of the change, so that it is changed itself.
+    pub(crate) fn shift(
+        &mut self,
+        tree: &mut Tree,
+        id: ChunkId,
+        changed: Places,
+        published: u8,
+        is_told: impl Fn(u64) -> bool,
+    ) {
+        let Some(before) = tree.get(id).map(|chunk| chunk.published) else { return };
+        // A block's page may be another one once more blocks have come or gone.
+        if published <= before {
+            self.change(tree, id, changed, &is_told);
+        }
+        if published != before {
+            self.resize(tree, id, before, published);
+        }
+        if published > before {
+            self.change(tree, id, changed, &is_told);
         }
     }
 
-    /// A block is no longer published.
-    pub(crate) fn remove(&mut self, tree: &mut Tree, id: NodeId) {
-        self.unlink(tree, id);
-        self.blocks -= 1;
+    /// The pages of a chunk's blocks change in this step, where they tell of it.
+    fn change(&mut self, tree: &Tree, id: ChunkId, changed: Places, is_told: &impl Fn(u64) -> bool) {
         let head = tree.head(id);
-        let Some(run) = tree.get_mut(head).map(|node| &mut node.run) else { return };
-        run.published = run.published.saturating_sub(1);
-        if run.published < FEWEST_IN_CROWD && run.crowded {
+        let Some(run) = tree.get(head) else { return };
+        let own = if run.run.crowded { changed } else { 0 };
+        // A run's first block stands in the run's page either way.
+        let own = if id == head { own & !1 } else { own };
+        if own != changed
+            && let Some(hash) = run.hash(0)
+        {
+            self.mark_told(self.bits.page_of(hash), is_told);
+        }
+        let Some(chunk) = tree.get(id).filter(|_| own != 0) else { return };
+        for hash in places(own).filter_map(|place| chunk.hash(place)) {
+            self.mark_told(self.bits.page_of(hash), is_told);
+        }
+    }
+
+    fn mark_told(&mut self, number: u32, is_told: &impl Fn(u64) -> bool) {
+        if is_told(self.page_version(number)) {
+            self.mark(number);
+        }
+    }
+
+    /// Another number of a chunk's blocks, from the first on, is published.
+    fn resize(&mut self, tree: &mut Tree, id: ChunkId, before: u8, after: u8) {
+        let Some(chunk) = tree.get_mut(id) else { return };
+        chunk.published = after;
+        let first = chunk.first;
+        let moved = span(first + before.min(after), first + before.max(after));
+        let head = tree.head(id);
+        let Some(run) = tree.get_mut(head).map(|chunk| &mut chunk.run) else { return };
+        let (was, crowded) = (run.published, run.crowded);
+        run.published = (was + u32::from(after)).saturating_sub(before.into());
+        let now = run.published;
+        self.blocks = (self.blocks + u64::from(after)).saturating_sub(before.into());
+        if crowded {
+            self.crowd_in_or_out(tree, id, moved, after > before);
+        }
+        if now > MOST_IN_RUN && !crowded {
+            self.spread(tree, head, true);
+        }
+        if now < FEWEST_IN_CROWD && crowded {
             self.spread(tree, head, false);
+        }
+        match (was, now) {
+            (0, 1..) => self.link(tree, head),
+            (1.., 0) => self.unlink(tree, head),
+            _ => {}
         }
     }
 
     /// Lets a run's blocks stand in the pages of their own hashes, or in that of the run again.
-    fn spread(&mut self, tree: &mut Tree, head: NodeId, crowded: bool) {
-        let mut moved = tree.rest_of_run(head);
-        moved.retain(|id| tree.get(*id).is_some_and(|node| node.holders.is_published()));
-        for id in &moved {
-            self.change(tree, *id);
-            self.unlink(tree, *id);
+    fn spread(&mut self, tree: &mut Tree, head: ChunkId, crowded: bool) {
+        let chunks = tree.run(head);
+        let set = |tree: &mut Tree, crowded| {
+            if let Some(chunk) = tree.get_mut(head) {
+                chunk.run.crowded = crowded;
+            }
+        };
+        // In their own pages, the blocks change whether they come or go.
+        set(tree, true);
+        for id in chunks {
+            let published = tree.get(id).map_or(0, Chunk::published_places);
+            self.crowd_in_or_out(tree, id, published, crowded);
+            self.change(tree, id, published, &|_| true);
         }
-        if let Some(node) = tree.get_mut(head) {
-            node.run.crowded = crowded;
-        }
-        for id in moved {
-            self.link(tree, id);
-            self.change(tree, id);
-        }
-        self.change(tree, head);
-    }
-
-    /// Puts a published block into its page.
-    fn link(&mut self, tree: &mut Tree, id: NodeId) {
-        let number = self.of(tree, id);
-        if let Some(page) = number.and_then(|number| self.pages.get_mut(number as usize)) {
-            page.first = tree.push_front(List::Page, page.first, id);
+        set(tree, crowded);
+        if let Some(hash) = tree.get(head).and_then(|chunk| chunk.hash(0)) {
+            self.mark(self.bits.page_of(hash));
         }
     }
 
-    fn unlink(&mut self, tree: &mut Tree, id: NodeId) {
-        let number = self.of(tree, id);
-        if let Some(page) = number.and_then(|number| self.pages.get_mut(number as usize)) {
-            page.first = tree.unlink(List::Page, page.first, id);
+    /// Puts blocks of a crowded run into the pages of their own hashes, or takes them out.
+    fn crowd_in_or_out(&mut self, tree: &Tree, id: ChunkId, blocks: Places, into: bool) {
+        let Some(chunk) = tree.get(id) else { return };
+        // A run's first block is found through the run itself.
+        let blocks = if chunk.is_head() { blocks & !1 } else { blocks };
+        for place in places(blocks) {
+            let Some(hash) = chunk.hash(place) else { continue };
+            let (number, block) = (self.bits.page_of(hash), id.block(place));
+            let crowd = self.crowds.entry(number).or_default();
+            if into {
+                crowd.push(block);
+            } else {
+                crowd.retain(|other| *other != block);
+                // What a page took in its fullest hour is given back.
+                if crowd.is_empty() {
+                    self.crowds.remove(&number);
+                } else if crowd.spilled() && crowd.len() * 8 <= crowd.capacity() * 3 {
+                    crowd.shrink_to_fit();
+                }
+            }
         }
     }
 
-    /// The page of a block changes in this step.
-    pub(crate) fn change(&mut self, tree: &Tree, id: NodeId) {
-        if let Some(number) = self.of(tree, id) {
-            self.mark(number);
+    /// Puts a run with a published block into its page.
+    fn link(&mut self, tree: &mut Tree, head: ChunkId) {
+        let hash = tree.get(head).and_then(|chunk| chunk.hash(0));
+        if let Some(page) = hash.and_then(|hash| self.pages.get_mut(self.bits.page_of(hash) as usize)) {
+            page.first = tree.push_front(List::Page, page.first, head);
+        }
+    }
+
+    fn unlink(&mut self, tree: &mut Tree, head: ChunkId) {
+        let hash = tree.get(head).and_then(|chunk| chunk.hash(0));
+        if let Some(page) = hash.and_then(|hash| self.pages.get_mut(self.bits.page_of(hash) as usize)) {
+            page.first = tree.unlink(List::Page, page.first, head);
         }
     }
 
@@ -189,16 +264,23 @@ impl Pages {
         }
     }
 
-    /// Puts a block that was published before into its page of a new table.
-    pub(crate) fn put(&mut self, tree: &mut Tree, id: NodeId) {
-        self.link(tree, id);
-        self.blocks += 1;
+    /// Puts a run with published blocks into its pages of a new table.
+    pub(crate) fn put(&mut self, tree: &mut Tree, head: ChunkId) {
+        let Some(run) = tree.get(head).map(|chunk| chunk.run) else { return };
+        self.blocks += u64::from(run.published);
+        self.link(tree, head);
+        if run.crowded {
+            for id in tree.run(head) {
+                let published = tree.get(id).map_or(0, Chunk::published_places);
+                self.crowd_in_or_out(tree, id, published, true);
+            }
+        }
     }
 
     /// Every page with a published block changes in this step.
     pub(crate) fn mark_filled(&mut self) {
         for number in 0..self.bits.page_count() {
-            if self.page(number).first.is_some() {
+            if self.page(number).first.is_some() || self.crowds.contains_key(&number) {
                 self.mark(number);
             }
         }

@@ -8,14 +8,18 @@
 //! published(w, block)      = max(published(w, parent), fastest tier in which w holds it), none if either is none
 //! ```
 //!
-//! Each change is carried down from the block where it happened as far as anything changes.
+//! So of each chunk a worker's published blocks are its first ones, and how many, in each tier, follows from the tier in
+//! which a walk comes to the chunk and from the places that the worker holds in it. Each change is carried down from the
+//! chunk where it happened as far as anything changes.
 
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use warmroute_routing::Tier;
 
-use crate::holders::Shift;
+use crate::chunk::{BlockId, ChunkId, Places, places, span};
 use crate::pages::Pages;
 use crate::seats::{SeatId, Seats};
-use crate::tree::{NodeId, Tree};
+use crate::tree::Tree;
 
 /// The tree, the seats and the pages, kept in step.
 #[derive(Debug)]
@@ -23,142 +27,182 @@ pub(crate) struct Residency {
     pub(crate) tree: Tree,
     pub(crate) seats: Seats,
     pub(crate) pages: Pages,
-    /// The blocks that a change has still to reach; empty between changes, kept for its memory.
-    stack: Vec<NodeId>,
+    /// How many names a worker has for a block in a tier beside the first: engines name it anew in each group. How many
+    /// copies a name stands for is the name's affair.
+    further_names: HashMap<(BlockId, SeatId, Tier), u32>,
+    /// The chunks that a change has still to reach; empty between changes, kept for its memory.
+    stack: Vec<ChunkId>,
+    /// The blocks of the store that is being applied, kept for its memory.
+    pub(crate) chain: Vec<BlockId>,
+}
+
+/// Some blocks of one chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks {
+    pub(crate) chunk: ChunkId,
+    pub(crate) places: Places,
+}
+
+// === impl Blocks ===
+
+impl Blocks {
+    pub(crate) fn one(block: BlockId) -> Self {
+        Self { chunk: block.chunk(), places: block.bit() }
+    }
 }
 
 // === impl Residency ===
 
 impl Residency {
     pub(crate) fn new(pages: Pages) -> Self {
-        Self { tree: Tree::default(), seats: Seats::default(), pages, stack: Vec::new() }
-    }
-
-    /// Whether one more name of the worker for this block can be counted.
-    pub(crate) fn can_hold(&self, id: NodeId, seat: SeatId, tier: Tier) -> bool {
-        let holding = self.tree.get(id).and_then(|node| node.holders.get(seat));
-        holding.is_none_or(|holding| !holding.is_full(tier))
-    }
-
-    /// The worker has a further name with a copy of the block in this tier.
-    pub(crate) fn hold(&mut self, id: NodeId, seat: SeatId, tier: Tier) {
-        let Some(node) = self.tree.get_mut(id) else { return };
-        if node.holders.insert(seat)
-            && let Some(seat) = self.seats.get_mut(seat)
-        {
-            seat.unpublished += 1;
-        }
-        if node.holders.get_mut(seat).is_some_and(|holding| holding.add_name(tier)) {
-            self.settle(id, seat);
+        Self {
+            tree: Tree::default(),
+            seats: Seats::default(),
+            pages,
+            further_names: HashMap::new(),
+            stack: Vec::new(),
+            chain: Vec::new(),
         }
     }
 
-    /// The worker has one name less with a copy of the block in this tier.
-    pub(crate) fn release(&mut self, id: NodeId, seat: SeatId, tier: Tier) {
-        let holding = self.tree.get_mut(id).and_then(|node| node.holders.get_mut(seat));
-        let Some(holding) = holding else { return };
-        if !holding.drop_name(tier) {
-            return;
+    /// The worker has a further name with a copy in this tier for each of the blocks.
+    pub(crate) fn hold(&mut self, blocks: Blocks, seat: SeatId, tier: Tier) {
+        let Some(chunk) = self.tree.get_mut(blocks.chunk) else { return };
+        let Some(holding) = chunk.holders.get_or_add(seat) else { return };
+        let (before, held) = (holding.any(), holding.held(tier));
+        holding.set_held(tier, held | blocks.places);
+        let added = (holding.any() & !before).count_ones();
+        for place in places(blocks.places & held) {
+            *self.further_names.entry((blocks.chunk.block(place), seat, tier)).or_default() += 1;
         }
-        let gone = !holding.has_names();
-        self.settle(id, seat);
-        if gone {
-            self.forget(id, seat);
-        }
-    }
-
-    /// Drops what a retired seat holds of a block, whatever it is. Nothing is carried down: the whole seat goes.
-    pub(crate) fn purge(&mut self, id: NodeId, seat: SeatId) {
-        let Some(node) = self.tree.get_mut(id) else { return };
-        if let Some(shift) = node.holders.publish(seat, None) {
-            self.count(seat, false);
-            let version = self.pages.of(&self.tree, id).map_or(0, |page| self.pages.page_version(page));
-            let is_told = self.seats.get(seat).is_some_and(|seat| seat.may_be_in_page(version));
-            self.shift(id, shift, is_told);
-        }
-        self.forget(id, seat);
-    }
-
-    /// Drops a holding that is not published.
-    fn forget(&mut self, id: NodeId, seat: SeatId) {
-        let Some(node) = self.tree.get_mut(id) else { return };
-        if node.holders.get(seat).is_none() {
-            return;
-        }
-        node.holders.remove(seat);
         if let Some(seat) = self.seats.get_mut(seat) {
-            seat.unpublished = seat.unpublished.saturating_sub(1);
+            seat.unpublished += u64::from(added);
+        }
+        if blocks.places & !held != 0 {
+            self.settle(blocks.chunk, seat);
+        }
+    }
+
+    /// The worker has one name less with a copy in this tier for each of the blocks.
+    pub(crate) fn release(&mut self, blocks: Blocks, seat: SeatId, tier: Tier) {
+        let id = blocks.chunk;
+        let Some(holding) = self.tree.get_mut(id).and_then(|chunk| chunk.holders.get_mut(seat)) else {
+            return;
+        };
+        let held = holding.held(tier);
+        let mut released = blocks.places & held;
+        if !self.further_names.is_empty() {
+            for place in places(released) {
+                if drop_one(&mut self.further_names, (id.block(place), seat, tier)) {
+                    released &= !id.block(place).bit();
+                }
+            }
+        }
+        if released == 0 {
+            return;
+        }
+        let before = holding.any();
+        holding.set_held(tier, held & !released);
+        let after = holding.any();
+        self.settle(id, seat);
+        if before == after {
+            return;
+        }
+        if let Some(seat) = self.seats.get_mut(seat) {
+            seat.unpublished = seat.unpublished.saturating_sub((before & !after).count_ones().into());
+        }
+        if after == 0
+            && let Some(chunk) = self.tree.get_mut(id)
+        {
+            chunk.holders.remove(seat);
         }
         self.tree.prune(id);
     }
 
-    /// Publishes a block and those below it as they should be, after the worker's copies of it have changed.
-    fn settle(&mut self, id: NodeId, seat: SeatId) {
-        self.stack.push(id);
-        while let Some(id) = self.stack.pop() {
-            let Some((before, after)) = self.settle_one(id, seat) else { continue };
-            // What the worker holds below a block that was not published cannot have been published either.
-            let none_below =
-                before.is_none() && self.seats.get(seat).is_none_or(|seat| seat.unpublished == 0);
-            if before != after && !none_below {
-                self.stack.extend(self.tree.children(id));
+    /// Drops all that a retired seat holds of a chunk, whatever it is. Nothing is carried down: the whole seat goes.
+    pub(crate) fn purge(&mut self, id: ChunkId, seat: SeatId) {
+        let Some(chunk) = self.tree.get_mut(id) else { return };
+        let Some(holding) = chunk.holders.remove(seat) else { return };
+        let (first, before) = (chunk.first, chunk.published);
+        let reach = holding.reach.any();
+        let published = if reach == before { chunk.holders.published() } else { before };
+        if !self.further_names.is_empty() {
+            for (place, tier) in places(holding.any()).flat_map(|place| Tier::ALL.map(|tier| (place, tier))) {
+                self.further_names.remove(&(id.block(place), seat, tier));
             }
+        }
+        let retired = self.seats.get(seat).copied().unwrap_or_default();
+        self.pages.shift(&mut self.tree, id, span(first, first + reach), published, |version| {
+            retired.may_be_in_page(version)
+        });
+        if let Some(seat) = self.seats.get_mut(seat) {
+            let held = u64::from(holding.any().count_ones());
+            seat.published = seat.published.saturating_sub(reach.into());
+            seat.unpublished = seat.unpublished.saturating_sub(held.saturating_sub(reach.into()));
+        }
+        self.tree.prune(id);
+    }
+
+    /// Publishes a chunk's blocks and those below as they should be, after the worker's copies in it have changed.
+    fn settle(&mut self, id: ChunkId, seat: SeatId) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let changed = self.settle_one(id, seat).unwrap_or(0);
+            for place in places(changed) {
+                let children = self.tree.children(id.block(place));
+                self.stack.extend(children.filter(|id| self.tree.holds(*id, seat)));
+            }
+            next = self.stack.pop();
         }
     }
 
-    /// Publishes one block as it should be. Returns what it was published as and what it is now; none if the worker
-    /// does not hold it.
-    fn settle_one(&mut self, id: NodeId, seat: SeatId) -> Option<(Option<Tier>, Option<Tier>)> {
-        let node = self.tree.get(id)?;
-        let holding = node.holders.get(seat)?;
-        let before = holding.published;
-        let above = node.parent.map_or(Some(Tier::Gpu), |parent| self.tree.published(parent, seat));
-        let after = above.and_then(|above| holding.tier_below(above));
-        if let Some(shift) = self.tree.get_mut(id)?.holders.publish(seat, after) {
-            if before.is_some() != after.is_some() {
-                self.count(seat, after.is_some());
-            }
-            self.shift(id, shift, true);
+    /// Publishes one chunk's blocks as they should be. Returns the places below which something may change with it; none if
+    /// the worker holds nothing here.
+    fn settle_one(&mut self, id: ChunkId, seat: SeatId) -> Option<Places> {
+        let parent = self.tree.get(id)?.parent;
+        let above = parent.map_or(Some(Tier::Gpu), |parent| self.tree.published(parent, seat));
+        let chunk = self.tree.get_mut(id)?;
+        let (first, most) = (chunk.first, chunk.published);
+        let holding = chunk.holders.get_mut(seat)?;
+        let (before, after) = (holding.reach, holding.reach_below(first, above));
+        if before == after {
+            return Some(0);
         }
-        Some((before, after))
-    }
-
-    /// Counts a holding that has been published, or is so no longer.
-    fn count(&mut self, seat: SeatId, published: bool) {
-        let Some(seat) = self.seats.get_mut(seat) else { return };
-        let (more, less) = match published {
-            true => (&mut seat.published, &mut seat.unpublished),
-            false => (&mut seat.unpublished, &mut seat.published),
+        holding.reach = after;
+        let published = match after.any() {
+            most_now if most_now >= most => most_now,
+            _ if before.any() == most => chunk.holders.published(),
+            _ => most,
         };
-        *more += 1;
-        *less = less.saturating_sub(1);
-    }
-
-    /// Keeps the pages in step with a block. `is_told`: its page tells of the change, so that it is changed itself.
-    fn shift(&mut self, id: NodeId, shift: Shift, is_told: bool) {
-        // The block's page may be another one once it has come or gone.
-        if is_told && shift != Shift::Appeared {
-            self.pages.change(&self.tree, id);
-        }
-        match shift {
-            Shift::Appeared => self.pages.insert(&mut self.tree, id),
-            Shift::Disappeared => self.pages.remove(&mut self.tree, id),
-            Shift::Stayed => {}
-        }
-        if is_told && shift == Shift::Appeared {
-            self.pages.change(&self.tree, id);
-        }
+        let changed = after.changed(before) << first;
+        self.pages.shift(&mut self.tree, id, changed, published, |_| true);
+        let seat = self.seats.get_mut(seat)?;
+        let (more, less) = (u64::from(after.any()), u64::from(before.any()));
+        seat.published = (seat.published + more).saturating_sub(less);
+        seat.unpublished = (seat.unpublished + less).saturating_sub(more);
+        // What the worker holds below a block that was not published cannot have been published either.
+        let none_below = if seat.unpublished == 0 { !span(first, first + before.any()) } else { 0 };
+        Some(changed & !none_below)
     }
 
     /// Puts every published block into a new table of pages, all of them changed.
     pub(crate) fn repage(&mut self, pages: Pages) {
         self.pages = pages;
         self.pages.begin_step();
-        let published = |id: &NodeId| self.tree.get(*id).is_some_and(|node| node.holders.is_published());
-        let ids: Vec<_> = self.tree.ids().filter(published).collect();
-        for id in ids {
-            self.pages.put(&mut self.tree, id);
+        let runs: Vec<_> = self.tree.published_runs().collect();
+        for head in runs {
+            self.pages.put(&mut self.tree, head);
         }
         self.pages.mark_filled();
     }
+}
+
+/// Takes one from a count that is not there where it is 0. False if it is not there.
+fn drop_one<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
+    let Entry::Occupied(mut count) = counts.entry(key) else { return false };
+    *count.get_mut() -= 1;
+    if *count.get() == 0 {
+        count.remove();
+    }
+    true
 }

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::hash_map::IntoValues;
+use hashbrown::hash_table::IntoIter;
 
+use crate::names::Named;
 use crate::orphans::Orphans;
 use crate::residency::Residency;
 use crate::seats::SeatId;
-use crate::worker::{BlockName, Ledger, Named};
+use crate::worker::Ledger;
 
 /// Ended incarnations, oldest first. Their slots are dead already; what is left of them takes memory and room in pages.
 #[derive(Debug, Default)]
@@ -17,7 +18,8 @@ pub(crate) struct Retired(VecDeque<Remains>);
 #[derive(Debug)]
 struct Remains {
     seat: SeatId,
-    names: IntoValues<BlockName, Named>,
+    /// What its names in each group meant.
+    names: Vec<IntoIter<Named>>,
     orphans: Orphans,
 }
 
@@ -34,7 +36,8 @@ impl Retired {
         if ledger.is_empty() {
             residency.seats.close(seat);
         } else {
-            self.0.push_back(Remains { seat, names: ledger.names.into_values(), orphans: ledger.orphans });
+            let names = ledger.names.into_tables().collect();
+            self.0.push_back(Remains { seat, names, orphans: ledger.orphans });
         }
     }
 
@@ -58,19 +61,20 @@ impl Retired {
 
 impl Remains {
     fn purge_one(&mut self, residency: &mut Residency) -> bool {
-        match self.names.next() {
-            // If the block had two names, the second finds nothing of this seat in its place: neither in the block
-            // nor, if that was pruned, in another one, for a retired seat gets no new blocks.
-            Some(named) => {
-                residency.purge(named.node, self.seat);
-                true
+        while let Some(names) = self.names.last_mut() {
+            if let Some(named) = names.next() {
+                // The first name in a chunk takes the seat out of it whole. The others find nothing of it: neither there
+                // nor, if the chunk was pruned, in what has come in its place, for a retired seat gets no new blocks.
+                residency.purge(named.block.chunk(), self.seat);
+                return true;
             }
-            None => self.orphans.drop_oldest(),
+            self.names.pop();
         }
+        self.orphans.drop_oldest()
     }
 
     fn is_empty(&self) -> bool {
-        self.names.len() == 0 && self.orphans.is_empty()
+        self.names.iter().all(|names| names.len() == 0) && self.orphans.is_empty()
     }
 }
 
@@ -81,9 +85,9 @@ mod tests {
     use warmroute_routing::page::PageBits;
 
     use super::*;
-    use crate::copies::Copies;
     use crate::event::{EngineHash, Group};
     use crate::pages::Pages;
+    use crate::residency::Blocks;
 
     fn residency() -> Residency {
         Residency::new(Pages::new(PageBits::new(0).unwrap(), 1))
@@ -98,10 +102,9 @@ mod tests {
         assert_eq!(seat, empty);
 
         let mut ledger = Ledger::default();
-        let node = residency.tree.root(LocalHash(1), Namespace::default()).unwrap();
-        residency.hold(node, seat, Tier::Gpu);
-        let name = BlockName { group: Group(0), hash: EngineHash(1) };
-        ledger.names.insert(name, Named { node, copies: Copies::one(Tier::Gpu) });
+        let block = residency.tree.root(LocalHash(1), Namespace::default()).unwrap();
+        residency.hold(Blocks::one(block), seat, Tier::Gpu);
+        ledger.names.table(Group(0)).bind(EngineHash(1), block, Tier::Gpu);
         retired.push(seat, ledger, &mut residency);
         assert_ne!(residency.seats.open(), seat);
         assert_eq!((retired.purge(9, &mut residency), retired.len(), residency.tree.len()), (1, 0, 0));
@@ -113,17 +116,16 @@ mod tests {
         let (mut residency, mut retired) = (residency(), Retired::default());
         let (old, other) = (residency.seats.open(), residency.seats.open());
         let mut ledger = Ledger::default();
-        let node = residency.tree.root(LocalHash(1), Namespace::default()).unwrap();
+        let block = residency.tree.root(LocalHash(1), Namespace::default()).unwrap();
         for group in 0..2 {
-            residency.hold(node, old, Tier::Gpu);
-            let name = BlockName { group: Group(group), hash: EngineHash(1) };
-            ledger.names.insert(name, Named { node, copies: Copies::one(Tier::Gpu) });
+            residency.hold(Blocks::one(block), old, Tier::Gpu);
+            ledger.names.table(Group(group)).bind(EngineHash(1), block, Tier::Gpu);
         }
         retired.push(old, ledger, &mut residency);
         assert_eq!(retired.purge(1, &mut residency), 1);
         let reused = residency.tree.root(LocalHash(2), Namespace::default()).unwrap();
-        assert_eq!(reused, node);
-        residency.hold(reused, other, Tier::Gpu);
+        assert_eq!(reused, block);
+        residency.hold(Blocks::one(reused), other, Tier::Gpu);
         assert_eq!(retired.purge(1, &mut residency), 1);
         assert_eq!(residency.tree.published(reused, other), Some(Tier::Gpu));
     }

@@ -19,11 +19,13 @@ use warmroute_routing::Tier;
 use warmroute_routing::bytes::Reader;
 use warmroute_routing::hash::{LocalHash, Namespace, SequenceHash};
 
+use crate::chunk::BlockId;
 use crate::content::Content;
 use crate::copies::Copies;
 use crate::event::{EngineHash, Group};
-use crate::tree::{NodeId, Tree};
-use crate::worker::{BlockName, Ledger, Named};
+use crate::residency::Blocks;
+use crate::tree::Tree;
+use crate::worker::{BlockName, Ledger};
 use crate::{Index, RestoreError, WorkerId};
 
 /// What the bytes say.
@@ -82,7 +84,7 @@ impl Index {
         let Some(known) = self.workers.get_mut(&worker) else { return Ok(()) };
         let (residency, ledger, seat) = (&mut self.residency, &mut known.ledger, known.seat);
         residency.pages.begin_step();
-        let mut ids: Vec<Option<NodeId>> = Vec::with_capacity(saved.nodes.len());
+        let mut ids: Vec<Option<BlockId>> = Vec::with_capacity(saved.nodes.len());
         let mut namespaced = false;
         for node in &saved.nodes {
             let parent = node.parent.map(|parent| ids.get(parent).copied().flatten());
@@ -90,7 +92,7 @@ impl Index {
                 None => residency.tree.enter(node.hash, node.namespace, None),
                 Some(None) => None,
                 Some(Some(parent)) => {
-                    let namespace = residency.tree.get(parent).map(|parent| parent.namespace);
+                    let namespace = residency.tree.namespace(parent);
                     namespace.and_then(|namespace| residency.tree.enter(node.hash, namespace, Some(parent)))
                 }
             };
@@ -99,15 +101,14 @@ impl Index {
         }
         for (node, name, copies) in saved.names {
             let Some(id) = ids.get(node).copied().flatten() else { continue };
-            if copies.tiers().any(|tier| !residency.can_hold(id, seat, tier)) {
-                continue;
-            }
-            if ledger.names.insert(name, Named { node: id, copies }).is_none() {
-                copies.tiers().for_each(|tier| residency.hold(id, seat, tier));
+            let table = ledger.names.table(name.group);
+            if table.get(name.hash).is_none() {
+                table.put(name.hash, id, copies);
+                copies.tiers().for_each(|tier| residency.hold(Blocks::one(id), seat, tier));
             }
         }
         // Whatever nobody turned out to hold.
-        ids.into_iter().rev().flatten().for_each(|id| residency.tree.prune(id));
+        ids.into_iter().rev().flatten().for_each(|id| residency.tree.prune(id.chunk()));
         for orphan in saved.orphans.into_iter().take(self.options.max_orphans) {
             ledger.orphans.put(orphan.name, orphan.parent, orphan.content, orphan.copies);
         }
@@ -121,29 +122,29 @@ impl Index {
 // === writing ===
 
 fn save(ledger: &Ledger, tree: &Tree) -> Vec<u8> {
-    let mut places: HashMap<NodeId, u32> = HashMap::new();
+    let mut places: HashMap<BlockId, u32> = HashMap::new();
     let mut nodes = Vec::new();
     let mut names: Vec<(u32, BlockName, Copies)> = Vec::with_capacity(ledger.names.len());
     let mut way = Vec::new();
-    for (name, named) in &ledger.names {
+    for (group, hash, block, copies) in ledger.names.iter() {
         // Up to a block that is known, and down again.
-        let mut next = Some(named.node);
+        let mut next = Some(block);
         while let Some(id) = next.filter(|id| !places.contains_key(id)) {
             way.push(id);
-            next = tree.get(id).and_then(|node| node.parent);
+            next = tree.parent(id);
         }
         while let Some(id) = way.pop() {
-            let Some(node) = tree.get(id) else { continue };
-            let parent = node.parent.and_then(|parent| places.get(&parent)).map_or(0, |place| place + 1);
+            let (Some(hash), Some(namespace)) = (tree.hash(id), tree.namespace(id)) else { continue };
+            let parent = tree.parent(id).and_then(|parent| places.get(&parent)).map_or(0, |place| place + 1);
             nodes.extend(parent.to_le_bytes());
-            nodes.extend(node.hash.0.to_le_bytes());
+            nodes.extend(hash.0.to_le_bytes());
             if parent == 0 {
-                nodes.extend(node.namespace.seed().to_le_bytes());
+                nodes.extend(namespace.seed().to_le_bytes());
             }
             places.insert(id, places.len() as u32);
         }
-        if let Some(place) = places.get(&named.node) {
-            names.push((*place, *name, named.copies));
+        if let Some(place) = places.get(&block) {
+            names.push((*place, BlockName { group, hash }, copies));
         }
     }
     // Blocks are held again from the first on: so each is published once.

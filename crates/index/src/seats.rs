@@ -4,7 +4,7 @@ use warmroute_routing::page::Slot;
 
 /// One incarnation of a worker: from when it was added, restarted or cleared, until the next such event and the purge
 /// that follows it. What different incarnations hold never mixes. Numbers are reused once nothing refers to them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SeatId(u32);
 
 /// Every seat that may still hold a block.

@@ -23,7 +23,7 @@ pub struct Applied {
     pub renamed: u32,
     /// Removals of a name that is unknown or has no copy in that tier.
     pub unknown_removed: u32,
-    /// Blocks stored without tokens whose names are unknown, and names beyond what one block can have.
+    /// Blocks stored without tokens whose names are unknown.
     pub skipped: u32,
     /// Names forgotten because the cache was cleared.
     pub cleared: u32,
@@ -54,8 +54,8 @@ pub struct Stats {
     pub node_capacity: usize,
     /// Entries in the log of changed pages.
     pub change_log: usize,
-    /// The memory that blocks, names and pages take, in bytes, by the sizes of the tables that hold them. What orphans and
-    /// blocks of more than two holders take beyond is not counted, nor what the allocator adds.
+    /// The memory that blocks, names and pages take, in bytes, by the sizes of the tables that hold them. What orphans,
+    /// forks and chunks of more than one holder take beyond is not counted, nor what the allocator adds.
     pub memory_bytes: usize,
 }
 

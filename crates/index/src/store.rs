@@ -3,24 +3,30 @@
 use warmroute_routing::Tier;
 use warmroute_routing::hash::Namespace;
 
+use crate::chunk::BlockId;
 use crate::content::Content;
 use crate::copies::{Copies, Taken};
 use crate::event::{EngineHash, Group};
-use crate::residency::Residency;
+use crate::names::{Bound, Table};
+use crate::orphans::Orphans;
+use crate::residency::{Blocks, Residency};
 use crate::seats::SeatId;
 use crate::stats::Applied;
-use crate::tree::NodeId;
-use crate::worker::{BlockName, Ledger, Named};
+use crate::worker::BlockName;
 
 /// One event being applied to one worker.
 pub(crate) struct Change<'a> {
     pub(crate) residency: &'a mut Residency,
-    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) table: &'a mut Table,
+    pub(crate) orphans: &'a mut Orphans,
     pub(crate) seat: SeatId,
     pub(crate) group: Group,
     pub(crate) tier: Tier,
     pub(crate) max_orphans: usize,
     pub(crate) applied: Applied,
+    /// Blocks of one chunk that the worker holds now, or no longer, which the residency is still to be told: an event names
+    /// one after another, and what follows from it is found for all of them at once.
+    pub(crate) pending: Option<Blocks>,
 }
 
 /// What comes before a block.
@@ -29,20 +35,9 @@ enum Above {
     /// Nothing: it is a prompt's first.
     Nothing(Namespace),
     /// A block that is known. The worker holds it, so it is not pruned meanwhile.
-    Node(NodeId),
+    Block(BlockId),
     /// A block that is known by its name only.
     Unknown(BlockName),
-}
-
-/// What became of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bound {
-    /// It has not stood for this block before.
-    Anew,
-    /// It stands for more copies of the block than before.
-    Further,
-    /// The block has more names already than can be counted.
-    Refused,
 }
 
 // === impl Change ===
@@ -53,175 +48,234 @@ impl Change<'_> {
         &mut self,
         parent: Option<EngineHash>,
         namespace: Namespace,
-        blocks: impl IntoIterator<Item = (EngineHash, Content<'c>)>,
+        mut blocks: impl Iterator<Item = (EngineHash, Content<'c>)> + Clone,
     ) {
-        let mut above = match parent.map(|parent| self.name(parent)) {
+        let mut above = match parent {
             None => Above::Nothing(namespace),
-            Some(name) => match self.ledger.names.get(&name) {
-                Some(named) => Above::Node(named.node),
-                None => Above::Unknown(name),
+            Some(parent) => match self.table.get(parent) {
+                Some(block) => Above::Block(block),
+                None => Above::Unknown(self.name(parent)),
             },
         };
+        self.store_plain(&mut above, &mut blocks);
         for (hash, content) in blocks {
-            let name = self.name(hash);
-            above = match self.store_one(above, name, content) {
-                Some(node) => Above::Node(node),
-                None => Above::Unknown(name),
+            above = match self.store_one(above, hash, content) {
+                Some(block) => Above::Block(block),
+                None => Above::Unknown(self.name(hash)),
             };
         }
+        self.hold_pending();
         self.trim_orphans();
+    }
+
+    /// Stores blocks from the first on as long as nothing is unusual about them: their places are known, nobody waits for
+    /// them, and no name has meant another block. Goes on to what is left.
+    ///
+    /// Places first, names then: so the processor need not wait for one name's memory before it asks for the next one's.
+    fn store_plain<'c>(
+        &mut self,
+        above: &mut Above,
+        blocks: &mut (impl Iterator<Item = (EngineHash, Content<'c>)> + Clone),
+    ) {
+        if !self.orphans.is_empty() {
+            return;
+        }
+        let mut chain = std::mem::take(&mut self.residency.chain);
+        chain.clear();
+        let mut contents = blocks.clone().map(|(_, content)| content);
+        let tree = &mut self.residency.tree;
+        let first = match *above {
+            Above::Block(block) => Some(block),
+            Above::Unknown(_) => None,
+            Above::Nothing(namespace) => contents.next().and_then(|content| {
+                let block = tree.root(content.local(namespace), namespace)?;
+                chain.push(block);
+                Some(block)
+            }),
+        };
+        if let Some(first) = first {
+            tree.descend(
+                first,
+                contents.map(|content| move |namespace| content.local(namespace)),
+                &mut chain,
+            );
+        }
+        let mut left = blocks.clone();
+        for block in &chain {
+            let Some((hash, _)) = left.next() else { break };
+            match self.table.bind(hash, *block, self.tier) {
+                Bound::Anew | Bound::FirstInTier => self.hold_later(*block),
+                Bound::Further => {}
+                // What comes after it is entered again: it may be pruned with what the name has meant.
+                Bound::Otherwise => break,
+            }
+            self.applied.stored += 1;
+            *above = Above::Block(*block);
+            blocks.next();
+        }
+        self.residency.chain = chain;
     }
 
     /// Stores blocks of which only the names are told: those that are known have one copy more.
     pub(crate) fn store_known(&mut self, hashes: &[EngineHash]) {
         for hash in hashes {
-            let name = self.name(*hash);
-            if let Some(node) = self.ledger.names.get(&name).map(|named| named.node) {
-                self.bind(name, node);
-            } else if self.ledger.orphans.add_copy(name, self.tier) {
+            if let Some(block) = self.table.get(*hash) {
+                self.bind(*hash, block);
+            } else if self.orphans.add_copy(self.name(*hash), self.tier) {
                 self.applied.orphaned += 1;
             } else {
                 self.applied.skipped += 1;
             }
         }
+        self.hold_pending();
     }
 
     /// Takes one copy each of blocks away, after which there are as many as is told beside the name, where it is.
     pub(crate) fn remove(&mut self, blocks: impl IntoIterator<Item = (EngineHash, Option<u32>)>) {
         for (hash, left) in blocks {
-            let name = self.name(hash);
-            if self.remove_one(name, left) || self.ledger.orphans.take_copy(name, self.tier, left) {
-                self.applied.removed += 1;
-            } else {
-                self.applied.unknown_removed += 1;
-            }
+            let taken = match self.table.take(hash, self.tier, left) {
+                None => self.orphans.take_copy(self.name(hash), self.tier, left),
+                Some((_, Taken::Nothing)) => false,
+                Some((_, Taken::One)) => true,
+                Some((block, Taken::Last)) => {
+                    if let Some(blocks) = self.gather(block) {
+                        self.residency.release(blocks, self.seat, self.tier);
+                    }
+                    true
+                }
+            };
+            *(if taken { &mut self.applied.removed } else { &mut self.applied.unknown_removed }) += 1;
         }
+        if let Some(blocks) = self.pending.take() {
+            self.residency.release(blocks, self.seat, self.tier);
+        }
+    }
+
+    /// What the event did, and the group if it has no names any more.
+    pub(crate) fn end(self) -> (Applied, Option<Group>) {
+        (self.applied, self.table.is_empty().then_some(self.group))
     }
 
     fn name(&self, hash: EngineHash) -> BlockName {
         BlockName { group: self.group, hash }
     }
 
-    /// Stores a block. Returns its place, if that is known.
-    fn store_one(&mut self, above: Above, name: BlockName, content: Content<'_>) -> Option<NodeId> {
-        let tree = &mut self.residency.tree;
-        let node = match above {
-            Above::Nothing(namespace) => tree.root(content.local(namespace), namespace),
-            Above::Node(parent) => {
-                let namespace = tree.get(parent)?.namespace;
-                tree.child(parent, content.local(namespace))
+    /// Adds a block to those that are pending. Returns what was pending if it is of another chunk, or has the block already
+    /// under another name.
+    fn gather(&mut self, block: BlockId) -> Option<Blocks> {
+        match &mut self.pending {
+            Some(pending) if pending.chunk == block.chunk() && pending.places & block.bit() == 0 => {
+                pending.places |= block.bit();
+                None
             }
+            pending => pending.replace(Blocks::one(block)),
+        }
+    }
+
+    fn hold_later(&mut self, block: BlockId) {
+        if let Some(blocks) = self.gather(block) {
+            self.residency.hold(blocks, self.seat, self.tier);
+        }
+    }
+
+    fn hold_pending(&mut self) {
+        if let Some(blocks) = self.pending.take() {
+            self.residency.hold(blocks, self.seat, self.tier);
+        }
+    }
+
+    /// Stores a block. Returns its place, if that is known.
+    fn store_one(&mut self, above: Above, hash: EngineHash, content: Content<'_>) -> Option<BlockId> {
+        let tree = &mut self.residency.tree;
+        let block = match above {
+            Above::Nothing(namespace) => tree.root(content.local(namespace), namespace),
+            Above::Block(parent) => tree.child(parent, |namespace| content.local(namespace)),
             // The block itself may be known where its parent is not: another copy is stored then.
-            Above::Unknown(parent) => match self.ledger.names.get(&name).map(|named| named.node) {
-                Some(node) if tree.is(node, |namespace| content.local(namespace)) => Some(node),
+            Above::Unknown(parent) => match self.table.get(hash) {
+                Some(block) if tree.is(block, |namespace| content.local(namespace)) => Some(block),
                 _ => {
-                    self.orphan(name, parent, content);
+                    self.orphan(hash, parent, content);
                     return None;
                 }
             },
         };
-        let Some(node) = node else {
+        let Some(block) = block else {
             self.applied.skipped += 1;
             return None;
         };
-        self.bind(name, node);
-        Some(node)
+        self.bind(hash, block);
+        Some(block)
     }
 
-    /// Lets `name` stand for one more copy of a block. If it is a new name, blocks that waited for it find their place.
-    fn bind(&mut self, name: BlockName, node: NodeId) {
-        match self.bind_copies(name, node, Copies::one(self.tier)) {
+    /// Lets a name stand for one more copy of a block. If it is a new name, blocks that waited for it find their place.
+    fn bind(&mut self, hash: EngineHash, block: BlockId) {
+        self.applied.stored += 1;
+        match self.table.bind(hash, block, self.tier) {
             Bound::Anew => {
-                self.applied.stored += 1;
-                self.attach_below(name, node);
-            }
-            Bound::Further => self.applied.stored += 1,
-            Bound::Refused => self.applied.skipped += 1,
-        }
-    }
-
-    /// Lets `name` stand for a further copy of a block in each of the tiers, or for exactly these copies if it is new.
-    fn bind_copies(&mut self, name: BlockName, node: NodeId, copies: Copies) -> Bound {
-        let known = self.ledger.names.get_mut(&name).filter(|named| named.node == node);
-        let held = known.as_ref().map(|named| named.copies).unwrap_or_default();
-        let mut first = copies.tiers().filter(|tier| !held.has(*tier));
-        if first.any(|tier| !self.residency.can_hold(node, self.seat, tier)) {
-            return Bound::Refused;
-        }
-        if let Some(named) = known {
-            for tier in copies.tiers() {
-                if named.copies.add(tier) {
-                    self.residency.hold(node, self.seat, tier);
+                self.hold_later(block);
+                if !self.orphans.is_empty() {
+                    self.settle_orphans(hash, block);
                 }
             }
-            return Bound::Further;
+            Bound::FirstInTier => self.hold_later(block),
+            Bound::Further => {}
+            Bound::Otherwise => {
+                // The new one first: the old one may be all that the new one's place in the tree hangs on.
+                self.hold_later(block);
+                self.hold_pending();
+                self.unbind(hash);
+                self.table.put(hash, block, Copies::one(self.tier));
+                self.settle_orphans(hash, block);
+            }
         }
-        // The new one first: the old one may be all that the new one's place in the tree hangs on.
-        copies.tiers().for_each(|tier| self.residency.hold(node, self.seat, tier));
-        self.unbind(name);
-        if self.ledger.orphans.remove(name).is_some() {
-            self.applied.dropped_orphans += 1;
-        }
-        self.ledger.names.insert(name, Named { node, copies });
-        Bound::Anew
     }
 
     /// Forgets what a name stood for, since it stands for another block now.
-    fn unbind(&mut self, name: BlockName) {
-        let Some(named) = self.ledger.names.remove(&name) else { return };
-        named.copies.tiers().for_each(|tier| self.residency.release(named.node, self.seat, tier));
+    fn unbind(&mut self, hash: EngineHash) {
+        let Some((block, copies)) = self.table.remove(hash) else { return };
+        // What is pending must be held first: it may hang on this block.
+        self.hold_pending();
+        copies.tiers().for_each(|tier| self.residency.release(Blocks::one(block), self.seat, tier));
         self.applied.renamed += 1;
     }
 
-    /// Gives the blocks that waited for `name` their place, and those that waited for them. This ends, whatever waits
-    /// for whatever: each turn takes an orphan away and adds none.
-    fn attach_below(&mut self, name: BlockName, node: NodeId) {
-        if self.ledger.orphans.is_empty() {
+    /// A name that is known now waits no longer, and neither do the blocks that waited for it, nor those that waited for
+    /// them. This ends, whatever waits for whatever: each turn takes an orphan away and adds none.
+    fn settle_orphans(&mut self, hash: EngineHash, block: BlockId) {
+        if self.orphans.is_empty() {
             return;
         }
-        let mut placed = vec![(name, node)];
-        while let Some((parent, parent_node)) = placed.pop() {
-            while let Some((name, orphan)) = self.ledger.orphans.take_child(parent) {
-                let tree = &mut self.residency.tree;
-                let Some(namespace) = tree.get(parent_node).map(|node| node.namespace) else { return };
-                let Some(node) = tree.child(parent_node, orphan.content.local(namespace)) else { return };
-                if self.bind_copies(name, node, orphan.copies) == Bound::Refused {
-                    self.applied.skipped += 1;
-                    continue;
+        self.hold_pending();
+        if self.orphans.remove(self.name(hash)).is_some() {
+            self.applied.dropped_orphans += 1;
+        }
+        let mut placed = vec![(self.name(hash), block)];
+        while let Some((parent, parent_block)) = placed.pop() {
+            while let Some((name, orphan)) = self.orphans.take_child(parent) {
+                let content = |namespace| orphan.content.local(namespace);
+                let Some(block) = self.residency.tree.child(parent_block, content) else { return };
+                for tier in orphan.copies.tiers() {
+                    self.residency.hold(Blocks::one(block), self.seat, tier);
                 }
+                self.unbind(name.hash);
+                self.table.put(name.hash, block, orphan.copies);
                 self.applied.attached += 1;
-                placed.push((name, node));
+                placed.push((name, block));
             }
         }
     }
 
-    fn orphan(&mut self, name: BlockName, parent: BlockName, content: Content<'_>) {
-        self.unbind(name);
-        if self.ledger.orphans.add(name, parent, content, self.tier) {
+    fn orphan(&mut self, hash: EngineHash, parent: BlockName, content: Content<'_>) {
+        self.unbind(hash);
+        if self.orphans.add(self.name(hash), parent, content, self.tier) {
             self.applied.dropped_orphans += 1;
         }
         self.applied.orphaned += 1;
     }
 
     fn trim_orphans(&mut self) {
-        while self.ledger.orphans.len() > self.max_orphans && self.ledger.orphans.drop_oldest() {
+        while self.orphans.len() > self.max_orphans && self.orphans.drop_oldest() {
             self.applied.dropped_orphans += 1;
         }
-    }
-
-    /// Takes one copy of a block whose place is known. False if there is none.
-    fn remove_one(&mut self, name: BlockName, left: Option<u32>) -> bool {
-        let Some(named) = self.ledger.names.get_mut(&name) else { return false };
-        match named.copies.take(self.tier, left) {
-            Taken::Nothing => return false,
-            Taken::One => return true,
-            Taken::Last => {}
-        }
-        let node = named.node;
-        if named.copies.is_empty() {
-            self.ledger.names.remove(&name);
-        }
-        self.residency.release(node, self.seat, self.tier);
-        true
     }
 }

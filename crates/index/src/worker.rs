@@ -1,12 +1,9 @@
 //! Workers and what each calls its blocks.
 
-use hashbrown::HashMap;
-
-use crate::copies::Copies;
 use crate::event::{EngineHash, Group};
+use crate::names::Names;
 use crate::orphans::Orphans;
 use crate::seats::SeatId;
-use crate::tree::NodeId;
 
 /// What a worker is known by: an endpoint, and the data-parallel rank behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,21 +36,11 @@ pub(crate) struct Ledger {
     pub(crate) orphans: Orphans,
 }
 
-/// A worker's names for blocks.
-pub(crate) type Names = HashMap<BlockName, Named>;
-
 /// What a worker calls a block: the same hash may mean another copy in another group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockName {
     pub(crate) group: Group,
     pub(crate) hash: EngineHash,
-}
-
-/// What a name means. There is at least one copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
-    pub(crate) node: NodeId,
-    pub(crate) copies: Copies,
 }
 
 // === impl Ledger ===

@@ -5,13 +5,15 @@
 mod reader;
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
+use proptest::prelude::*;
 use reader::Follower;
 use support::{bits, depth, identity, index, removed, stored};
 use warmroute_index::event::Event;
 use warmroute_routing::hash::{Namespace, SequenceHash, sequence_hashes};
-use warmroute_routing::page::{Page, RUN_BLOCKS};
+use warmroute_routing::page::{Generation, Page, RUN_BLOCKS};
 
 /// The first blocks that all prompts have.
 const SHARED: [u32; 20] = [7; 20];
@@ -88,6 +90,85 @@ fn a_crowded_run_is_spread_and_comes_together_again_and_a_follower_sees_it_all()
         for branch in [0, 1, step.min(59), 58, 59] {
             let expected = if held.contains(&branch) { 50 } else { SHARED.len() };
             assert_eq!(depth(&mut index, worker, &hashes(branch)), expected, "branch {branch} at {step}");
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Store,
+    /// The branch's last blocks, from a place of the prompt on.
+    RemoveFrom(usize),
+    /// One block, wherever it is.
+    RemoveOne(usize),
+    Reset,
+    Purge,
+    Generation(u8),
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => Just(Op::Store),
+        3 => (0..50usize).prop_map(Op::RemoveFrom),
+        3 => (0..50usize).prop_map(Op::RemoveOne),
+        1 => Just(Op::Reset),
+        1 => Just(Op::Purge),
+        1 => (3..7u8).prop_map(Op::Generation),
+    ]
+}
+
+/// What a worker calls the block in a place of a branch.
+fn name(branch: u32, place: usize) -> u32 {
+    if place < SHARED.len() { place as u32 } else { prompt(branch)[place] }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Workers come to hold the branches, and lose parts of them, while the run is crowded and comes together again.
+    #[test]
+    fn depths_are_exact_in_a_crowded_run(
+        ops in prop::collection::vec((0..3u32, 0..16u32, any_op()), 1..60),
+    ) {
+        let mut index = index(1, 5);
+        let workers = [0, 1, 2].map(|number| index.add_worker(identity(number)).unwrap());
+        let mut copies = [0, 1, 2].map(|_| BTreeMap::<u32, u32>::new());
+        let mut follower = Follower::default();
+        for (worker, branch, op) in ops {
+            let (id, copies_of) = (workers[worker as usize], &mut copies[worker as usize]);
+            let mut remove = |places: Range<usize>| {
+                let names: Vec<_> = places.map(|place| name(branch, place)).collect();
+                for name in &names {
+                    copies_of.entry(*name).and_modify(|count| *count = count.saturating_sub(1));
+                }
+                index.apply(id, &removed(&names)).unwrap();
+            };
+            match op {
+                Op::Store => {
+                    index.apply(id, &store(branch)).unwrap();
+                    (0..50).for_each(|place| *copies_of.entry(name(branch, place)).or_default() += 1);
+                }
+                Op::RemoveFrom(place) => remove(place..50),
+                Op::RemoveOne(place) => remove(place..place + 1),
+                Op::Reset => {
+                    index.reset_worker(id);
+                    copies_of.clear();
+                }
+                Op::Purge => _ = index.purge(40),
+                Op::Generation(page_bits) => {
+                    let generation = Generation(index.generation().0 + 1);
+                    index.begin_generation(generation, bits(page_bits));
+                }
+            }
+            while !follower.follow(&mut index, 3) {}
+            follower.check(&mut index);
+            for (id, copies) in workers.iter().zip(&copies) {
+                for branch in [branch, 0, 7] {
+                    let held = |place: &usize| copies.get(&name(branch, *place)).is_some_and(|count| *count > 0);
+                    let expected = (0..50).take_while(held).count();
+                    prop_assert_eq!(depth(&mut index, *id, &hashes(branch)), expected);
+                }
+            }
         }
     }
 }

@@ -88,11 +88,13 @@ impl LocalHash {
 
 impl SequenceHash {
     /// The hash of a prompt's first block.
+    #[inline]
     pub fn root(local: LocalHash) -> Self {
         Self(local.0)
     }
 
     /// The hash of the block `local` that follows this one.
+    #[inline]
     pub fn child(self, local: LocalHash) -> Self {
         let mut bytes = [0; 16];
         let (parent, own) = bytes.split_at_mut(8);

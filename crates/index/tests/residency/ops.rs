@@ -114,7 +114,11 @@ fn any_store() -> impl Strategy<Value = Store> {
     let namespace =
         prop_oneof![4 => Just((None, None)), 1 => Just((Some("a"), None)), 1 => Just((None, Some("s")))];
     let odd_name = prop_oneof![9 => Just(None), 1 => (0..NAMES).prop_map(Some)];
-    let blocks = prop::collection::vec((any_content(), odd_name), 1..6);
+    // Now and then more than a run.
+    let blocks = prop_oneof![
+        9 => prop::collection::vec((any_content(), odd_name.clone()), 1..6),
+        1 => prop::collection::vec((any_content(), odd_name), 16..40),
+    ];
     let hashed = prop_oneof![4 => Just(false), 1 => Just(true)];
     (parent, namespace, blocks, hashed, any_tier(), group()).prop_map(
         |(parent, (lora, salt), contents, hashed, tier, group)| {
