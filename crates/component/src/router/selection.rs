@@ -42,7 +42,9 @@ impl Desk {
         let load = |seated: &Seated| self.books.load((seated.worker.id, seated.worker.rank));
         let candidates: Vec<_> =
             seated.iter().map(|seated| Candidate { slot: seated.slot, load: load(seated) }).collect();
-        self.selections = self.selections.wrapping_add(1);
+        // Where there is no choice there is nothing to spread: a host that books what it has chosen itself, by asking with one
+        // candidate, must not make every other worker be passed over.
+        self.selections = self.selections.wrapping_add(u64::from(candidates.len() > 1));
         let question = Question {
             prompt,
             candidates: &candidates,
