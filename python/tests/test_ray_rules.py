@@ -91,14 +91,28 @@ async def test_the_replica_that_holds_the_prompt_is_first_and_all_others_are_beh
     assert {replica.replica_id.unique_id for replica in ranks[1]} == {"a", "c"}
 
 
-@in_loop
-async def test_no_candidates_are_no_choice():
-    assert await Fixture().choose(request({"token_ids": PROMPT}), candidates=[]) == []
+class Asked(KVAwareRouter):
+    """Remembers what is asked for."""
+
+    def initialize_state(self, **kwargs) -> None:
+        super().initialize_state(**kwargs)
+        self.asked = []
+
+    async def select_worker(self, request_id, token_ids, candidates):
+        self.asked.append(token_ids)
+        return await super().select_worker(request_id, token_ids, candidates)
 
 
 @in_loop
-async def test_without_a_request_or_its_token_ids_all_candidates_are_rays():
-    fixture = Fixture()
+async def test_no_candidates_are_no_choice_and_nothing_is_asked():
+    fixture = Fixture(Asked)
+    assert await fixture.choose(request({"token_ids": PROMPT}), candidates=[]) == []
+    assert fixture.router.asked == []
+
+
+@in_loop
+async def test_without_a_request_or_its_token_ids_all_candidates_are_rays_and_nothing_is_asked():
+    fixture = Fixture(Asked)
     everyone = [fixture.replicas]
     assert await fixture.choose(None) == everyone
     assert await fixture.choose(request({})) == everyone
@@ -107,6 +121,10 @@ async def test_without_a_request_or_its_token_ids_all_candidates_are_rays():
     assert await fixture.choose(request({"token_ids": []})) == everyone
     assert await fixture.choose(request({"token_ids": None})) == everyone
     assert await fixture.choose(request({"token_ids": "1 2 3"})) == everyone
+    without = request({})
+    without.kwargs = None
+    assert await fixture.choose(without) == everyone
+    assert fixture.router.asked == []
 
 
 @in_loop
@@ -122,6 +140,7 @@ async def test_a_selection_that_is_refused_falls_back():
     fixture = Fixture(max_age_ms=0)
     await asyncio.sleep(0.01)
     assert await fixture.choose(request({"token_ids": PROMPT})) == [fixture.replicas]
+    assert await fixture.router.select_worker("r", PROMPT, [1]) is None, "a refusal is an answer, and no error"
 
 
 @in_loop
@@ -170,7 +189,18 @@ def test_a_selection_that_names_no_candidate_falls_back(answer):
 
 
 @in_loop
-async def test_a_selection_that_names_a_replica_that_is_no_candidate_goes_to_the_next():
+async def test_what_a_selection_names_that_is_no_candidate_is_passed_over():
+    class Stranger(KVAwareRouter):
+        async def select_worker(self, request_id, token_ids, candidates):
+            return [5, candidates[2], candidates[2]]
+
+    fixture = Fixture(Stranger)
+    ranks = await fixture.choose(request({"token_ids": PROMPT}))
+    assert ranks == [[fixture.replicas[2]], fixture.replicas[:2]]
+
+
+@in_loop
+async def test_a_replica_that_is_no_candidate_is_not_chosen():
     fixture = Fixture(policy="prefix", ranked=1)
     left = [fixture.replicas[0], fixture.replicas[2]]
     ranks = await fixture.choose(request({"token_ids": PROMPT}), candidates=left)
@@ -203,6 +233,31 @@ async def test_load_is_booked_where_the_request_is_served_and_released_in_two_st
 
 
 @in_loop
+async def test_the_end_of_an_attempt_that_was_refused_leaves_the_next_one_booked():
+    fixture = Fixture(policy="prefix")
+    pending = request({"token_ids": PROMPT})
+    await fixture.choose(pending)
+    other = fixture.replicas[0]
+    fixture.router.on_request_routed(pending, other.replica_id, None)
+    fixture.router.on_request_completed(fixture.warm.replica_id, "r")
+    assert [load.requests for load in fixture.loads()] == [1, 0, 0]
+    fixture.router.on_request_completed(other.replica_id, "r")
+    assert fixture.loads() == [Load()] * 3
+
+
+@in_loop
+async def test_prompts_that_nobody_holds_reach_every_idle_replica():
+    fixture, reached = Fixture(), set()
+    for turn in range(6):
+        pending = request({"token_ids": [turn] * 64}, id=f"r{turn}")
+        [replica] = (await fixture.choose(pending))[0]
+        reached.add(replica.replica_id)
+        fixture.router.on_request_routed(pending, replica.replica_id, None)
+        fixture.router.on_request_completed(replica.replica_id, f"r{turn}")
+    assert len(reached) == 3
+
+
+@in_loop
 async def test_a_request_that_is_cancelled_while_it_waits_is_released():
     fixture = Fixture()
     pending = request({"token_ids": PROMPT})
@@ -211,6 +266,42 @@ async def test_a_request_that_is_cancelled_while_it_waits_is_released():
     pending.future.cancel()
     await asyncio.sleep(0)
     assert fixture.loads() == [Load()] * 3
+
+
+@in_loop
+async def test_a_selection_that_is_cancelled_books_nothing():
+    fixture = Fixture()
+    released = fixture.router._thread.submit(time.sleep, 0.05)
+    choosing = asyncio.ensure_future(fixture.choose(request({"token_ids": PROMPT})))
+    await asyncio.sleep(0.01)
+    choosing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await choosing
+    released.result()
+    fixture.router._thread.submit(lambda: None).result()
+    assert fixture.loads() == [Load()] * 3
+
+
+@in_loop
+async def test_a_selection_for_a_request_that_has_its_replica_books_nothing():
+    fixture = Fixture()
+    pending = request({"token_ids": PROMPT})
+    pending.future.set_result(fixture.warm)
+    await fixture.choose(pending)
+    assert fixture.loads() == [Load()] * 3
+
+
+@in_loop
+async def test_a_request_whose_end_is_told_before_its_beginning_is_not_booked():
+    fixture = Fixture()
+    pending = request({"token_ids": PROMPT})
+    await fixture.choose(pending)
+    fixture.router.on_request_completed(fixture.warm.replica_id, "r")
+    fixture.router.on_request_routed(pending, fixture.warm.replica_id, None)
+    assert fixture.loads() == [Load()] * 3
+    for number in range(5_000):
+        fixture.router.on_request_completed(fixture.warm.replica_id, str(number))
+    assert len(fixture.router._ended) < 2_000, "what is never told to begin is forgotten"
 
 
 @in_loop
@@ -227,6 +318,11 @@ def test_a_worker_id_is_eight_bytes_of_blake2b_big_endian():
 
     digest = blake2b(b"a1b2", digest_size=8).digest()
     assert worker_id(ReplicaID("a1b2", DEPLOYMENT)) == int.from_bytes(digest, "big")
+
+
+@in_loop
+async def test_weights_are_an_object():
+    assert (await Fixture(policy={"gpu_credit": 1.0}).choose(request({"token_ids": PROMPT})))[0]
 
 
 def test_an_unknown_setting_is_refused():

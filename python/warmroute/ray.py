@@ -25,7 +25,7 @@ from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, R
 
 from .events import Subscriber
 from .index import Index, Worker
-from .router import Refusal, Router
+from .router import Refusal, Router, Weights
 
 logger = logging.getLogger("warmroute.ray")
 
@@ -34,6 +34,9 @@ METADATA_KEY = "kv_events"
 
 TOKEN_ID_KWARGS = ("token_ids", "prompt_token_ids", "input_ids")
 """The keyword arguments of a request in which token IDs are looked for, in this order."""
+
+
+_MAX_ENDED = 1_024
 
 
 def worker_id(replica_id: ReplicaID) -> int:
@@ -56,19 +59,23 @@ class KVAwareRouter(RequestRouter):
     ) -> None:
         """Called by Ray with `request_router_kwargs`.
 
-        `block_size` is that of the engines; `policy` and `max_age_ms` are those of `Router`; a selection that takes longer
-        than `select_timeout_s` is given up; `ranked` is how many replicas are tried in order before all others.
+        `block_size` is that of the engines; `policy` and `max_age_ms` are those of `Router`, weights by name in an object; a
+        selection that takes longer than `select_timeout_s` is given up; `ranked` is how many replicas are tried in order before all others.
         """
         if unknown:
             raise ValueError(f"request_router_kwargs has {', '.join(sorted(unknown))}, which KVAwareRouter has not")
         self._index = Index(block_size)
-        self._kv_router = Router(self._index, policy, max_age_ms=max_age_ms)
+        # Ray's configuration is JSON: weights come as an object.
+        weights = Weights(**policy) if isinstance(policy, dict) else policy
+        self._kv_router = Router(self._index, weights, max_age_ms=max_age_ms)
         self._select_timeout_s = select_timeout_s
         self._token_id_kwargs = tuple(token_id_kwargs)
         self._ranked = ranked
         # The component serves one call at a time; a thread of its own keeps long prompts off the event loop.
         self._subscribers: dict[int, tuple[dict, Optional[Subscriber]]] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="warmroute-select")
+        # The latest requests that ended and were not booked, oldest first.
+        self._ended: dict[str, bool] = {}
 
     async def choose_replicas(
         self,
@@ -109,14 +116,24 @@ class KVAwareRouter(RequestRouter):
             workers = await asyncio.wait_for(selecting, self._select_timeout_s)
             # Two ranks of one replica are one replica to Ray.
             chosen = [by_worker[worker] for worker in dict.fromkeys(workers or ()) if worker in by_worker]
+        except asyncio.CancelledError:
+            # Another of Ray's routing tasks has found the request's replica meanwhile.
+            self._free_late(request_id)
+            raise
         except Exception as error:  # Whatever selects, a request is never lost by it.
             logger.warning("request %s: no selection: %r", request_id, error)
-            # A selection that comes too late books all the same; it is in front of this in the thread's queue.
-            self._thread.submit(self._kv_router.free, request_id)
+            self._free_late(request_id)
             return []
-        if chosen:
+        if pending_request.future.done():
+            # The same, and it may have been routed, and have ended, by now.
+            self._kv_router.free(request_id)
+        elif chosen:
             self._free_if_cancelled(pending_request)
         return chosen
+
+    def _free_late(self, request_id: str) -> None:
+        """A selection that comes too late books all the same; it is in front of this in the thread's queue."""
+        self._thread.submit(self._kv_router.free, request_id)
 
     def _token_ids(self, pending_request: Optional[PendingRequest]) -> Optional[Sequence[int]]:
         kwargs = pending_request.kwargs if pending_request is not None else None
@@ -158,7 +175,9 @@ class KVAwareRouter(RequestRouter):
         request_id = pending_request.metadata.internal_request_id
         # The replica may be another than the one that was booked when it was chosen.
         self._kv_router.free(request_id)
-        served = _served(request_id)
+        served = _served(request_id, replica_id)
+        if self._ended.pop(served, False):
+            return
         self._kv_router.select_worker(served, token_ids, [worker_id(replica_id)])
         if pending_request.metadata.is_streaming:
             _at_first_item(result, lambda: self._kv_router.prefill_complete(served))
@@ -166,7 +185,12 @@ class KVAwareRouter(RequestRouter):
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
         """A request has ended, however it did."""
         self._kv_router.free(internal_request_id)
-        self._kv_router.free(_served(internal_request_id))
+        served = _served(internal_request_id, replica_id)
+        if not self._kv_router.free(served):
+            # A short request's end may be told before its beginning.
+            self._ended[served] = True
+            if len(self._ended) > _MAX_ENDED:
+                self._ended.pop(next(iter(self._ended)))
 
     def _follow(self, replicas: list[RunningReplica]) -> None:
         sources = {worker_id(replica.replica_id): replica.replica_metadata.get(METADATA_KEY) for replica in replicas}
@@ -199,9 +223,12 @@ class KVAwareRouter(RequestRouter):
         self._index.remove_worker(Worker(id))
 
 
-def _served(request_id: str) -> str:
-    """What a request is booked as at the replica that serves it, beside its booking while it is being routed."""
-    return f"{request_id} served"
+def _served(request_id: str, replica_id: ReplicaID) -> str:
+    """What a request is booked as at the replica that serves it, beside its booking while it is being routed.
+
+    Named after the replica: the end of an attempt that a replica has refused may be told after the next one is booked.
+    """
+    return f"{request_id} at {replica_id.unique_id}"
 
 
 def _at_first_item(result: Any, tell: Any) -> None:
