@@ -36,6 +36,11 @@ fn plugin_build() -> Result<Command> {
     Ok(build)
 }
 
+/// The simulated engine alone.
+pub(crate) fn simengine() -> Result<()> {
+    run::to_end(&mut run::cargo(&["build", "--locked", "--bins", "--package", "warmroute-simengine"])?)
+}
+
 fn programs() -> Result<()> {
     let packages = ["--package", "warmroute-collector", "--package", "warmroute-simengine"];
     run::to_end(run::cargo(&["build", "--locked", "--bins"])?.args(packages))

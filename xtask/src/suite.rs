@@ -28,6 +28,10 @@ pub(crate) struct Options {
     /// calls. Compiles wasmtime
     #[arg(long, conflicts_with_all = ["only", "engine", "rounds", "templates"])]
     host: bool,
+    /// Instead, run the example application in a real Ray: four replicas of the simulated engine, killed, scaled and asked
+    /// nonsense. Wants a machine that is not busy
+    #[arg(long, conflicts_with_all = ["only", "engine", "rounds", "templates", "host"])]
+    ray: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,6 +65,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if options.host {
         return component::test_in_host();
+    }
+    if options.ray {
+        return python::test_with_ray();
     }
     if let Some(rounds) = options.rounds {
         return kill_for(rounds);
