@@ -42,6 +42,16 @@ pub enum Reason {
     NoWorkers,
     /// None of the endpoints that the request may go to, by its subset, may be chosen.
     Subset,
+    /// The prompt is text, in a body that is longer than may be held.
+    BodyTooLarge,
+    /// The prompt is text, and the collector has not told its blocks in time.
+    CollectorLate,
+    /// The prompt is text, and the collector cannot be reached, has too much to do, or has failed.
+    CollectorUnavailable,
+    /// The prompt is text, and the collector does not tokenize it: its pool has no `prompts`, or it is not understood.
+    CollectorRefused,
+    /// The prompt is text, and the collector's answer is not in its format, or in other blocks than the index.
+    CollectorMalformed,
     /// The prompt's namespace cannot be told: a salt that is no short text, or a key that only the engine understands.
     UnknownNamespace,
     /// The prompt cannot be read.
@@ -138,6 +148,11 @@ impl Reason {
             Self::Cold,
             Self::NoWorkers,
             Self::Subset,
+            Self::BodyTooLarge,
+            Self::CollectorLate,
+            Self::CollectorUnavailable,
+            Self::CollectorRefused,
+            Self::CollectorMalformed,
             Self::UnknownNamespace,
         ];
         own.into_iter().chain(PromptError::ALL.map(Self::Prompt))
@@ -159,6 +174,11 @@ impl Reason {
             Self::Cold => "cold",
             Self::NoWorkers => "no_workers",
             Self::Subset => "subset",
+            Self::BodyTooLarge => "body_too_large",
+            Self::CollectorLate => "collector_late",
+            Self::CollectorUnavailable => "collector_unavailable",
+            Self::CollectorRefused => "collector_refused",
+            Self::CollectorMalformed => "collector_malformed",
             Self::UnknownNamespace => "unknown_namespace",
             Self::Prompt(error) => error.as_str(),
         }

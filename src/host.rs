@@ -153,7 +153,9 @@ pub struct Call<'a> {
     pub authority: &'a str,
     /// The request's `:path`.
     pub path: &'a str,
-    /// When the host gives up, in milliseconds.
+    /// What the answer's body is to be, as a media type, where there is a choice.
+    pub accept: Option<&'a str>,
+    /// When the host gives up, in milliseconds; never 0, which would be never.
     pub timeout_ms: u64,
 }
 

@@ -36,6 +36,20 @@ pub struct RequestMetrics {
     index_age_ms: Option<MetricId>,
     prediction_error_blocks: Option<MetricId>,
     predictions: Predictions,
+    questions: Questions,
+}
+
+/// What became of the questions to the collector about prompts that are text, and how long they were waited for.
+#[derive(Debug, Default)]
+struct Questions {
+    answered: Option<MetricId>,
+    late: Option<MetricId>,
+    unavailable: Option<MetricId>,
+    refused: Option<MetricId>,
+    malformed: Option<MetricId>,
+    /// The request ended first.
+    abandoned: Option<MetricId>,
+    wait_us: Option<MetricId>,
 }
 
 /// A counter for each way in which a prediction comes out.
@@ -98,8 +112,8 @@ impl ByBasis {
 // === impl RequestMetrics ===
 
 impl RequestMetrics {
-    /// Defines the metrics of the pool of this name.
-    pub fn define(host: &impl Host, pool: &str) -> Self {
+    /// Defines the metrics of the pool of this name. `takes_text`: the collector is asked about text prompts.
+    pub fn define(host: &impl Host, pool: &str, takes_text: bool) -> Self {
         let requests = |outcome: Outcome| {
             let (outcome, reason) = outcome.labels();
             let name = format!("warmroute_requests_total;outcome={outcome};reason={reason};pool={pool}");
@@ -122,6 +136,7 @@ impl RequestMetrics {
                 over: of(MetricKind::Counter, "predictions_total;outcome=over"),
                 under: of(MetricKind::Counter, "predictions_total;outcome=under"),
             },
+            questions: if takes_text { Questions::define(of) } else { Questions::default() },
         }
     }
 
@@ -141,12 +156,32 @@ impl RequestMetrics {
             index_age_ms: None,
             prediction_error_blocks: None,
             predictions: Predictions::default(),
+            questions: Questions::default(),
         }
     }
 
     /// Counts a request that was held until so much of its body was there.
     pub fn held(&self, host: &impl Host, bytes: u64) {
         record(host, self.held_bytes, bytes);
+    }
+
+    /// Counts a question to the collector that has come to an end after so long: with blocks, or for this reason without.
+    pub fn asked(&self, host: &impl Host, failure: Option<Reason>, waited_us: u64) {
+        let questions = &self.questions;
+        let counter = match failure {
+            None => questions.answered,
+            Some(Reason::CollectorLate) => questions.late,
+            Some(Reason::CollectorRefused) => questions.refused,
+            Some(Reason::CollectorMalformed) => questions.malformed,
+            Some(_) => questions.unavailable,
+        };
+        add(host, counter, 1);
+        record(host, questions.wait_us, waited_us);
+    }
+
+    /// Counts a question whose request has ended before the answer came.
+    pub fn gave_up_asking(&self, host: &impl Host) {
+        add(host, self.questions.abandoned, 1);
     }
 
     /// Counts a prediction that was held against the engine's own word.
@@ -182,6 +217,24 @@ impl RequestMetrics {
         record(host, self.decision_us, decision_us);
         if let Decision::Route(route) = decision {
             add(host, self.cached_blocks, u64::from(route.cached_blocks));
+        }
+    }
+}
+
+// === impl Questions ===
+
+impl Questions {
+    fn define(of: impl Fn(MetricKind, &str) -> Option<MetricId>) -> Self {
+        let counter =
+            |outcome| of(MetricKind::Counter, &format!("prompt_questions_total;outcome={outcome}"));
+        Self {
+            answered: counter("answered"),
+            late: counter("late"),
+            unavailable: counter("unavailable"),
+            refused: counter("refused"),
+            malformed: counter("malformed"),
+            abandoned: counter("abandoned"),
+            wait_us: of(MetricKind::Histogram, "prompt_wait_us"),
         }
     }
 }

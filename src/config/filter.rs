@@ -124,6 +124,9 @@ const WISH_FIELDS: [&str; 3] = ["subset", "session", "load_scale"];
 /// Where vLLM and SGLang take token IDs.
 const DEFAULT_PATHS: [&str; 3] = ["/v1/completions", "/inference/v1/generate", "/generate"];
 
+/// Where chats come in: read too, unless told otherwise, where some pool has its text prompts tokenized.
+const CHAT_PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
+
 /// The name that the endpoint picker protocol gives the header.
 const DEFAULT_DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
 
@@ -168,10 +171,11 @@ impl FilterConfig {
 
 pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
     let fields = root.fields(&FIELDS)?;
+    let pools = pools::read(&fields)?;
     let config = FilterConfig {
-        pools: pools::read(&fields)?,
         mode: mode(&fields)?,
-        paths: path_patterns(&fields)?,
+        paths: path_patterns(&fields, &pools)?,
+        pools,
         prompt_headers: prompt_headers(&fields)?,
         trust_block_hashes: fields.flag("trust_block_hashes", false)?,
         read_body: fields.flag("read_body", true)?,
@@ -191,7 +195,20 @@ pub(super) fn read_role(root: &Field<'_>) -> Result<FilterConfig, ConfigError> {
     };
     check_distinct_headers(&config)?;
     check_index_age(&config)?;
+    check_text_is_read(&config)?;
     Ok(config)
+}
+
+/// Text is only in bodies.
+fn check_text_is_read(config: &FilterConfig) -> Result<(), ConfigError> {
+    match config.pools.iter().position(|pool| pool.prompts.is_some()) {
+        Some(pool) if !config.read_body => Err(ConfigError::at(
+            "read_body",
+            format!("is false, but pools[{pool}].prompts needs the body"),
+            "true, or no prompts",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Where nothing changes, the collector is heard once in a long poll: an index must not be too old before that.
@@ -221,9 +238,12 @@ fn steering(fields: &Fields<'_>) -> Result<Steering, ConfigError> {
     })
 }
 
-fn path_patterns(fields: &Fields<'_>) -> Result<Vec<PathPattern>, ConfigError> {
+fn path_patterns(fields: &Fields<'_>, pools: &[Pool]) -> Result<Vec<PathPattern>, ConfigError> {
     let Some(field) = fields.get("paths") else {
-        return Ok(DEFAULT_PATHS.map(|path| PathPattern::Exact(path.to_owned())).into());
+        let with_text = pools.iter().any(|pool| pool.prompts.is_some());
+        let chats = if with_text { CHAT_PATHS.as_slice() } else { &[] };
+        let paths = DEFAULT_PATHS.iter().chain(chats);
+        return Ok(paths.map(|path| PathPattern::Exact((*path).to_owned())).collect());
     };
     let advice = "a list such as [\"/v1/completions\"]";
     let items = field.list("a list of request paths", advice)?;

@@ -20,6 +20,7 @@ mod node;
 mod paths;
 mod policy;
 mod pools;
+mod prompts;
 mod publisher;
 mod reader;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use error::ConfigError;
 pub use filter::{FilterConfig, Mode, PromptHeaders, Steering, WishHeaders};
 pub use paths::PathPattern;
 pub use pools::Pool;
+pub use prompts::PromptsConfig;
 pub use publisher::{PublisherConfig, PublisherRole};
 
 use node::Node;

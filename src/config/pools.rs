@@ -5,6 +5,7 @@ use warmroute_routing::choose::Rule;
 use super::error::ConfigError;
 use super::names::{cluster_name, pool_name};
 use super::policy;
+use super::prompts::{self, PromptsConfig};
 use super::reader::{Field, Fields};
 
 /// A pool and the Envoy clusters whose requests belong to it.
@@ -16,6 +17,8 @@ pub struct Pool {
     pub clusters: Vec<String>,
     /// The rule by which a worker is chosen.
     pub policy: Rule,
+    /// Where text prompts are tokenized, if they are.
+    pub prompts: Option<PromptsConfig>,
 }
 
 const ADVICE: &str = "a list such as [{\"name\": \"llama\", \"clusters\": [\"workers\"]}]";
@@ -25,11 +28,12 @@ pub(super) fn read(root: &Fields<'_>) -> Result<Vec<Pool>, ConfigError> {
     let mut pools: Vec<Pool> = Vec::new();
     let mut names = Names::default();
     for item in items(root, ADVICE)? {
-        let fields = item.fields(&["name", "clusters", "policy"])?;
+        let fields = item.fields(&["name", "clusters", "policy", "prompts"])?;
         let name = names.take(&item, &fields)?;
         let clusters = clusters(&item, &fields, &pools)?;
         let policy = fields.get("policy").map(|field| policy::read(&field)).transpose()?.unwrap_or_default();
-        pools.push(Pool { name, clusters, policy });
+        let prompts = fields.get("prompts").map(|field| prompts::read(&field)).transpose()?;
+        pools.push(Pool { name, clusters, policy, prompts });
     }
     Ok(pools)
 }

@@ -61,6 +61,7 @@ fn the_documented_filter_is_taken() {
     );
     assert_eq!(config.pools[0].name, "llama");
     assert_eq!(config.pools[0].clusters, ["workers"]);
+    assert_eq!(config.pools[0].prompts, None);
     assert_eq!(config.mode, Mode::Observe);
     assert_eq!(
         config.paths,
@@ -147,6 +148,45 @@ fn paths_match_whole_or_by_prefix_without_the_query() {
 }
 
 #[test]
+fn text_prompts_are_waited_for_by_the_size_of_their_body_and_chats_are_read() {
+    let config = filter(r#"{"pools": [{"name": "a", "prompts": {"cluster": "c"}}, {"name": "b", "clusters": ["w"]}]}"#);
+    let prompts = config.pools[0].prompts.as_ref().unwrap();
+    assert_eq!((prompts.cluster.as_str(), prompts.authority.as_str()), ("c", "c"));
+    assert_eq!([0, 1023, 4095, 4096, 128 << 10].map(|bytes| prompts.budget_ms(bytes)), [30, 30, 30, 31, 62]);
+    assert_eq!(config.pools[1].prompts, None);
+    for path in ["/v1/completions", "/v1/chat/completions?x", "/v1/responses", "/v1/messages", "/generate"] {
+        assert!(config.reads_path(path), "{path}");
+    }
+    let own = filter(r#"{"pools": [{"name": "a", "prompts": {"cluster": "c", "authority": "d:1", "max_wait_ms": 1,
+        "max_wait_us_per_kib": 0}}], "paths": ["/own"]}"#);
+    let prompts = own.pools[0].prompts.as_ref().unwrap();
+    assert_eq!((prompts.authority.as_str(), prompts.budget_ms(u64::MAX)), ("d:1", 1));
+    assert!(own.reads_path("/own") && !own.reads_path("/v1/chat/completions"));
+}
+
+#[test]
+fn text_prompts_that_cannot_be_asked_about_are_refused() {
+    refuses(
+        r#"{"pools": [{"name": "a", "prompts": {}}]}"#,
+        "pools[0].prompts.cluster: is missing and has no default; write the name of the collector's Envoy cluster",
+    );
+    refuses(
+        r#"{"pools": [{"name": "a", "prompts": {"cluster": "c", "max_wait_ms": 0}}]}"#,
+        "pools[0].prompts.max_wait_ms: must be a whole number from 1 to 10000, not 0; write such a number, or leave it \
+         out for 30",
+    );
+    refuses(
+        r#"{"pools": [{"name": "a", "prompts": {"cluster": "c", "wait_ms": 5}}]}"#,
+        "pools[0].prompts.wait_ms: is not a field that can stand here; write only cluster, authority, max_wait_ms, \
+         max_wait_us_per_kib",
+    );
+    refuses(
+        r#"{"pools": [{"name": "a", "prompts": {"cluster": "c"}}], "read_body": false}"#,
+        "read_body: is false, but pools[0].prompts needs the body; write true, or no prompts",
+    );
+}
+
+#[test]
 fn what_is_not_one_json_object_is_refused() {
     let advice = "; write one JSON object with at least the field pools";
     refuses("", &format!("the configuration: is empty{advice}"));
@@ -179,7 +219,7 @@ fn an_unknown_field_is_refused_at_every_level() {
     );
     refuses(
         r#"{"pools": [{"name": "a", "cluster": "b"}]}"#,
-        "pools[0].cluster: is not a field that can stand here; write only name, clusters, policy",
+        "pools[0].cluster: is not a field that can stand here; write only name, clusters, policy, prompts",
     );
     refuses_field(
         r#""prompt_headers": {"token": "x-a"}"#,

@@ -38,6 +38,8 @@ pub struct FakeHost {
     pub calls: RefCell<Vec<String>>,
     /// The bodies of the POST requests that were made. They are numbered from a million up.
     pub posts: RefCell<Vec<Vec<u8>>>,
+    /// The paths that they went to.
+    pub post_paths: RefCell<Vec<String>>,
     /// Whether calls are refused.
     pub refuse_calls: Cell<bool>,
     /// The log.
@@ -190,11 +192,12 @@ impl CallHost for FakeHost {
         Some(CallId(self.calls.borrow().len() as u32))
     }
 
-    fn post(&self, _call: &Call<'_>, body: &[u8]) -> Option<CallId> {
+    fn post(&self, call: &Call<'_>, body: &[u8]) -> Option<CallId> {
         if self.refuse_calls.get() {
             return None;
         }
         self.posts.borrow_mut().push(body.to_vec());
+        self.post_paths.borrow_mut().push(call.path.to_owned());
         Some(CallId(1_000_000 + self.posts.borrow().len() as u32))
     }
 }

@@ -1,14 +1,14 @@
 //! A request's callbacks.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
 use super::abi;
 use super::host::Envoy;
-use crate::host::{Host, Level};
+use crate::host::{CallAnswer, CallHost, CallId, Host, Level};
 use crate::request::{Exchange, Filter, Flow, Overdue};
 
 /// What an operator reads, once.
@@ -18,45 +18,66 @@ const NOT_SHOWN: &str = "Envoy does not show request bodies to warmroute, so tha
 /// One request in this VM.
 pub(super) struct RequestContext {
     id: u32,
+    /// The root context's number.
+    root: u32,
     filter: Option<Rc<RefCell<Filter>>>,
     exchange: Rc<RefCell<Exchange>>,
 }
 
-/// Frees the requests that wait for a body which is not shown.
+/// A request that is held: the number of its stream, and what is known of it.
+type Held = (u32, Weak<RefCell<Exchange>>);
+
+/// Frees the requests that wait for a body which is not shown, or for an answer that the host has forgotten.
 pub(super) fn free_overdue(filter: &RefCell<Filter>, root: u32) {
-    let Ok(mut filter) = filter.try_borrow_mut() else { return };
-    let Overdue { requests, conclusive } = filter.waiting.overdue(Envoy.now_us());
-    if requests.is_empty() {
-        return;
-    }
+    let Ok(mut borrowed) = filter.try_borrow_mut() else { return };
+    let now_us = Envoy.now_us();
+    let Overdue { requests: unseen, conclusive } = borrowed.waiting.overdue(now_us);
+    let unanswered = borrowed.questions.overdue(now_us);
+    drop(borrowed);
     if conclusive {
         Envoy.log(Level::Warn, NOT_SHOWN);
     }
-    let mut freed = Vec::with_capacity(requests.len());
+    go_on(filter, root, unseen, |exchange, filter| exchange.free(&Envoy, filter));
+    go_on(filter, root, unanswered, |exchange, filter| exchange.answered(&Envoy, filter, None));
+}
+
+/// The collector has answered. Whether it was a request that had asked, which then goes on.
+pub(super) fn resume(filter: &RefCell<Filter>, root: u32, call: CallId, answer: &CallAnswer) -> bool {
+    let Ok(mut borrowed) = filter.try_borrow_mut() else { return false };
+    let Some(asker) = borrowed.questions.take(call) else { return false };
+    drop(borrowed);
+    go_on(filter, root, [asker], |exchange, filter| exchange.answered(&Envoy, filter, Some(answer)));
+    true
+}
+
+/// Takes a step with each of the requests, and lets them go on.
+fn go_on(
+    filter: &RefCell<Filter>,
+    root: u32,
+    requests: impl IntoIterator<Item = Held>,
+    mut step: impl FnMut(&mut Exchange, &mut Filter),
+) {
     for (id, exchange) in requests {
         let Some(exchange) = exchange.upgrade() else { continue };
-        if abi::speak_for(id)
-            && let Ok(mut exchange) = exchange.try_borrow_mut()
-        {
-            exchange.free(&Envoy, &mut filter);
-            freed.push(id);
+        if !abi::speak_for(id) {
+            continue;
         }
-    }
-    // Going on may call back into the plugin: nothing of it is borrowed by then.
-    drop(filter);
-    for id in freed {
-        if abi::speak_for(id) {
-            abi::resume_request();
+        if let (Ok(mut filter), Ok(mut exchange)) = (filter.try_borrow_mut(), exchange.try_borrow_mut()) {
+            step(&mut exchange, &mut filter);
         }
+        #[cfg(feature = "phase-times")]
+        super::phase_times::pause();
+        // Going on may call back into the plugin: nothing of it is borrowed by now.
+        abi::resume_request();
+        abi::speak_for(root);
     }
-    abi::speak_for(root);
 }
 
 // === impl RequestContext ===
 
 impl RequestContext {
-    pub(super) fn new(id: u32, filter: Option<Rc<RefCell<Filter>>>) -> Self {
-        Self { id, filter, exchange: Rc::default() }
+    pub(super) fn new(id: u32, root: u32, filter: Option<Rc<RefCell<Filter>>>) -> Self {
+        Self { id, root, filter, exchange: Rc::default() }
     }
 
     /// Runs one step with the VM's filter. A VM runs one callback at a time; if one ever ran within another, it would
@@ -71,8 +92,28 @@ impl RequestContext {
         super::phase_times::pause();
         match flow {
             Flow::Continue => Action::Continue,
-            Flow::Hold => Action::Pause,
+            Flow::Hold | Flow::Ask => Action::Pause,
         }
+    }
+
+    /// Runs a step after which the collector may have to be asked.
+    fn step_or_ask(&mut self, step: impl FnOnce(&mut Exchange, &mut Filter) -> Flow) -> Action {
+        let (id, root, weak) = (self.id, self.root, Rc::downgrade(&self.exchange));
+        self.step(|exchange, filter| {
+            let flow = step(exchange, filter);
+            if flow != Flow::Ask {
+                return flow;
+            }
+            let asked = exchange.ask(&Envoy, filter, |call, body| {
+                // A call of the request's own would leave a note with the SDK if the request ended first.
+                let answer = if abi::speak_for(root) { Envoy.post(call, body) } else { None };
+                abi::speak_for(id);
+                answer
+            });
+            let Some((call, budget_us)) = asked else { return Flow::Continue };
+            filter.questions.wait(call, (id, weak), Envoy.now_us(), budget_us);
+            Flow::Hold
+        })
     }
 
     fn note(&mut self, step: impl FnOnce(&mut Exchange, &mut Filter)) -> Action {
@@ -100,11 +141,11 @@ impl HttpContext for RequestContext {
     }
 
     fn on_http_request_body(&mut self, body_size: usize, end_of_stream: bool) -> Action {
-        self.step(|exchange, filter| exchange.request_body(&Envoy, filter, body_size, end_of_stream))
+        self.step_or_ask(|exchange, filter| exchange.request_body(&Envoy, filter, body_size, end_of_stream))
     }
 
     fn on_http_request_trailers(&mut self, _count: usize) -> Action {
-        self.step(|exchange, filter| exchange.request_trailers(&Envoy, filter))
+        self.step_or_ask(|exchange, filter| exchange.request_trailers(&Envoy, filter))
     }
 
     fn on_http_response_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {

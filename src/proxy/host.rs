@@ -7,7 +7,7 @@ use proxy_wasm::types::LogLevel;
 
 use super::abi::{self, Buffer, HeaderMap};
 use crate::host::{
-    Call, CallHost, CallId, Headers, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue,
+    Call, CallAnswer, CallHost, CallId, Headers, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue,
     WriteIf,
 };
 
@@ -123,17 +123,24 @@ impl CallHost for Envoy {
 }
 
 fn dispatch(call: &Call<'_>, method: &str, body: Option<&[u8]>) -> Option<CallId> {
-    let headers = vec![(":method", method), (":path", call.path), (":authority", call.authority)];
+    let mut headers = vec![(":method", method), (":path", call.path), (":authority", call.authority)];
+    headers.extend(call.accept.map(|media_type| ("accept", media_type)));
     let timeout = Duration::from_millis(call.timeout_ms);
     hostcalls::dispatch_http_call(call.cluster, headers, body, vec![], timeout).ok().map(CallId)
 }
 
-/// The status of the answer to a call, while its callback runs.
-pub(super) fn call_status() -> Option<u16> {
-    std::str::from_utf8(&abi::header(HeaderMap::CallResponse, ":status")?).ok()?.parse().ok()
+/// The answer to a call, while its callback runs: with so many headers, and a body of so many bytes.
+pub(super) fn call_answer(headers: usize, body_len: usize) -> CallAnswer {
+    // A call that failed has no headers, and asking for them would be an error.
+    if headers == 0 {
+        return CallAnswer { status: None, body: Vec::new() };
+    }
+    let body = abi::buffer(Buffer::CallResponse, 0, body_len).unwrap_or_default();
+    #[cfg(feature = "fault-injection")]
+    super::fault::on_answer(&body);
+    CallAnswer { status: call_status(), body }
 }
 
-/// The body of the answer to a call, while its callback runs.
-pub(super) fn call_body(len: usize) -> Vec<u8> {
-    abi::buffer(Buffer::CallResponse, 0, len).unwrap_or_default()
+fn call_status() -> Option<u16> {
+    std::str::from_utf8(&abi::header(HeaderMap::CallResponse, ":status")?).ok()?.parse().ok()
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::host::{self, Envoy};
+use super::host::Envoy;
 use crate::config::PublisherConfig;
 use crate::host::{CallAnswer, CallId};
 use crate::publisher::Publisher;
@@ -25,16 +25,8 @@ impl Publishers {
         self.0.iter_mut().for_each(|publisher| publisher.tick(&Envoy));
     }
 
-    pub(super) fn answered(&mut self, call: CallId, headers: usize, body_len: usize) {
-        // A call that failed has no headers, and asking for them would be an error.
-        let answer = if headers == 0 {
-            CallAnswer { status: None, body: Vec::new() }
-        } else {
-            CallAnswer { status: host::call_status(), body: host::call_body(body_len) }
-        };
-        #[cfg(feature = "fault-injection")]
-        super::fault::on_answer(&answer.body);
-        self.0.iter_mut().for_each(|publisher| publisher.answered(&Envoy, call, &answer));
+    pub(super) fn answered(&mut self, call: CallId, answer: &CallAnswer) {
+        self.0.iter_mut().for_each(|publisher| publisher.answered(&Envoy, call, answer));
     }
 }
 

@@ -8,8 +8,8 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{BufferType, ContextType, LogLevel};
 
-use super::filter::{RequestContext, free_overdue};
-use super::host::Envoy;
+use super::filter::{RequestContext, free_overdue, resume};
+use super::host::{Envoy, call_answer};
 use super::publisher::{Publishers, random};
 use crate::config::{Config, FilterConfig, PublisherConfig, Role};
 use crate::host::CallId;
@@ -73,7 +73,11 @@ impl Context for Root {
         body_size: usize,
         _trailers: usize,
     ) {
-        self.publishers.answered(CallId(token_id), num_headers, body_size);
+        let (call, answer) = (CallId(token_id), call_answer(num_headers, body_size));
+        let is_a_requests = self.filter.as_ref().is_some_and(|filter| resume(filter, self.id, call, &answer));
+        if !is_a_requests {
+            self.publishers.answered(call, &answer);
+        }
     }
 }
 
@@ -110,7 +114,7 @@ impl RootContext for Root {
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         // Without a filter's configuration there is nothing to do: the request passes through.
-        Some(Box::new(RequestContext::new(id, self.filter.clone())))
+        Some(Box::new(RequestContext::new(id, self.id, self.filter.clone())))
     }
 
     fn get_type(&self) -> Option<ContextType> {

@@ -181,6 +181,7 @@ impl LoadExchange {
             cluster: &config.cluster,
             authority: &config.authority,
             path: &path(&self.pool),
+            accept: None,
             timeout_ms: u64::from(WAIT_MS) + MARGIN_MS,
         };
         match host.post(&call, &report.encode()) {

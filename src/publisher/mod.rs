@@ -154,6 +154,7 @@ impl Publisher {
             cluster: &self.config.cluster,
             authority: &self.config.authority,
             path: &request.path(&self.pool),
+            accept: None,
             timeout_ms,
         };
         match host.get(&call) {

@@ -4,6 +4,8 @@
 //! is the namespace, and the names that make it may follow the prompt. So as long as the pool has cached blocks of any
 //! adapter or salt, the tokens are kept until the names are known, or until nothing more is waited for. While it has
 //! none, a prompt with such a name matches nothing, and one without is hashed at once.
+//!
+//! Text is only waited for: it is somebody else's to tokenize, once it is all there.
 
 use std::rc::Rc;
 
@@ -35,6 +37,8 @@ pub(super) struct BodyReader {
     has_gap: bool,
     /// How long the body says that it is.
     content_length: Option<u64>,
+    /// Whether there is somebody to tokenize text.
+    takes_text: bool,
     /// Blocks that there must be for the next question.
     next_question: usize,
 }
@@ -46,6 +50,8 @@ pub(super) enum Step<'a> {
     Hold,
     /// See whether what is there is enough.
     Ask(Asked<'a>),
+    /// The prompt is text, and all there: have it tokenized.
+    Tokenize,
     /// There is nothing to wait for.
     GiveUp(Reason),
 }
@@ -80,7 +86,12 @@ impl Tokens {
 // === impl BodyReader ===
 
 impl BodyReader {
-    pub(super) fn new(view: Rc<PoolView>, max_held: usize, content_length: Option<u64>) -> Self {
+    pub(super) fn new(
+        view: Rc<PoolView>,
+        max_held: usize,
+        content_length: Option<u64>,
+        takes_text: bool,
+    ) -> Self {
         let tokens = if view.pool.namespaced {
             Tokens::Kept(Vec::new())
         } else {
@@ -96,6 +107,7 @@ impl BodyReader {
             max_held,
             has_gap: false,
             content_length,
+            takes_text,
             next_question: 1,
         }
     }
@@ -113,6 +125,9 @@ impl BodyReader {
         if end {
             return self.finish();
         }
+        if self.takes_text && self.scanner.is_text() {
+            return if self.is_too_long() { Step::GiveUp(Reason::BodyTooLarge) } else { Step::Hold };
+        }
         if let Some(obstacle) = self.scanner.obstacle() {
             return Step::GiveUp(Reason::Prompt(obstacle));
         }
@@ -127,11 +142,28 @@ impl BodyReader {
         self.fresh.clear();
     }
 
+    /// Whether this body is more than may be held, so that its end must not be waited for.
+    fn is_too_long(&self) -> bool {
+        self.read.max(self.content_length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX)))
+            > self.max_held
+    }
+
     /// The body is complete.
     pub(super) fn finish(&mut self) -> Step<'_> {
         match self.scanner.finish().map(PromptKind::reason) {
+            Ok(Some(PromptError::TextPrompt)) if self.takes_text => self.tokenize(),
             Err(error) | Ok(Some(error)) => Step::GiveUp(Reason::Prompt(error)),
             Ok(None) => self.question(true),
+        }
+    }
+
+    /// The prompt is text, and all there.
+    fn tokenize(&self) -> Step<'_> {
+        match self.names(true) {
+            _ if self.is_too_long() => Step::GiveUp(Reason::BodyTooLarge),
+            Err(reason) => Step::GiveUp(reason),
+            Ok(Names::Unmatched) => Step::GiveUp(Reason::Cold),
+            Ok(Names::Open | Names::Known(_)) => Step::Tokenize,
         }
     }
 
@@ -227,6 +259,11 @@ impl BodyReader {
     /// Tokens that were read.
     pub(super) fn tokens_read(&self) -> u64 {
         self.scanner.tokens() as u64
+    }
+
+    /// Tokens in a block, as the prompt is to be cut.
+    pub(super) fn block_size(&self) -> u32 {
+        self.view.pool.block_size
     }
 
     /// Bytes that were read.

@@ -7,8 +7,9 @@ use std::rc::{Rc, Weak};
 use warmroute_routing::choose::{Load, Rule};
 use warmroute_routing::hash::SequenceHash;
 
+use super::question::Tokenizer;
 use super::served::Sent;
-use super::{Exchange, Waiting};
+use super::{Exchange, Questions, Waiting};
 use crate::config::{FilterConfig, Mode, Pool};
 use crate::decision::{Asked, Bounds, Decision, Inquiry, Reason, Surroundings};
 use crate::failures::Failures;
@@ -40,6 +41,8 @@ pub struct Filter {
     steered: u32,
     /// The requests that wait for a body which may never be shown.
     pub waiting: Waiting<Weak<RefCell<Exchange>>>,
+    /// The requests that wait for the collector's answer, each with the number of its stream.
+    pub questions: Questions<(u32, Weak<RefCell<Exchange>>)>,
     /// Spreads ties: a number that differs from request to request.
     tie: u64,
     /// When it was last told how old the indexes are, in microseconds.
@@ -55,6 +58,8 @@ struct PoolState {
     /// What other proxies have in flight.
     fleet: Fleet,
     rule: Rule,
+    /// Where its text prompts are tokenized, if they are.
+    tokenizer: Option<Tokenizer>,
     metrics: RequestMetrics,
 }
 
@@ -72,7 +77,8 @@ impl Filter {
             sessions: Sessions::new(&pool.name, session_ttl_us),
             fleet: Fleet::new(&pool.name),
             rule: pool.policy,
-            metrics: RequestMetrics::define(host, &pool.name),
+            tokenizer: pool.prompts.as_ref().map(|prompts| Tokenizer::new(&pool.name, prompts)),
+            metrics: RequestMetrics::define(host, &pool.name, pool.prompts.is_some()),
         };
         Self {
             pools: config.pools.iter().map(pool).collect(),
@@ -83,6 +89,7 @@ impl Filter {
             trust: Trust::default(),
             steered: 0,
             waiting: Waiting::default(),
+            questions: Questions::default(),
             tie: seed,
             age_told_at_us: 0,
         }
@@ -112,6 +119,11 @@ impl Filter {
         let max_age_us = self.bounds().max_index_age_us;
         let state = self.pools.get_mut(pool).ok_or(Reason::NoPool)?;
         state.index.ready(host, &mut self.ledger, host.now_us(), max_age_us)
+    }
+
+    /// Where a pool's text prompts are tokenized, if they are.
+    pub(super) fn tokenizer(&self, pool: usize) -> Option<&Tokenizer> {
+        self.pools.get(pool)?.tokenizer.as_ref()
     }
 
     pub(super) fn inquiry(&mut self, wishes: Wishes) -> Inquiry {

@@ -152,14 +152,19 @@ fn destination_list(destinations: &[SocketAddr]) -> String {
     list
 }
 
-/// The decision header's value.
-pub(super) fn decision_text(decision: &Decision, steers: bool) -> String {
+/// The decision header's value. `waited_us`: how long the collector's answer was waited for, where it was asked.
+pub(super) fn decision_text(decision: &Decision, steers: bool, waited_us: Option<u64>) -> String {
     let outcome = match decision {
         Decision::Route(_) if steers => "steered",
         Decision::Route(_) => "observed",
         Decision::Fallback(_) => "fallback",
     };
-    format!("{outcome} {decision}")
+    let mut text = format!("{outcome} {decision}");
+    if let Some(waited_us) = waited_us {
+        // Writing to a String cannot fail.
+        let _ = write!(text, " waited_us={waited_us}");
+    }
+    text
 }
 
 // === impl HeaderPrompt ===

@@ -4,16 +4,19 @@
 //! headers --> left alone (not ours to read)
 //!         --> decided (prompt in a header, or nothing to wait for)
 //!         --> Reading --body--> decided: what is there is enough, or there will be no prompt, or no more may be held
+//!                 \--text--> Asking --answer of the collector, or its time is over--> decided
 //! decided --> the rest of the body streams
 //!         --> destination header set, or not --> response: load booked to who really served --> done: released
 //! ```
 //!
-//! A request waits only while its prompt may still come (see [`Waiting`] for when Envoy does not show it), and whatever
-//! happens it goes on: to the workers that were decided, or to the proxy's own choice.
+//! A request waits only while its prompt may still come (see [`Waiting`] for when Envoy does not show it), or for so long as
+//! the configuration allows for its blocks (see [`Questions`]), and whatever happens it goes on: to the workers that were
+//! decided, or to the proxy's own choice.
 
 mod body;
 mod filter;
 mod headers;
+mod question;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -23,17 +26,20 @@ mod waiting;
 use std::net::SocketAddr;
 
 use warmroute_routing::loads::WorkerKey;
+use warmroute_routing::prompt_blocks::Extent;
 
 use crate::decision::{Asked, Decision, Inquiry, Reason, Route};
-use crate::host::{Phase, RequestHost};
+use crate::host::{Call, CallAnswer, CallId, Phase, RequestHost};
 use crate::ledger::{Booking, Work};
 use crate::wishes::Wishes;
 use body::{BodyReader, Step};
 use headers::{HeaderPrompt, Intake};
+use question::Asking;
 use served::{Comparison, Rest, Sent, Served};
 use usage::UsageReader;
 
 pub use filter::Filter;
+pub use question::Questions;
 pub use waiting::{Overdue, Waiting};
 
 /// One request.
@@ -48,6 +54,8 @@ pub struct Exchange {
     rank: Option<u32>,
     /// What it asks of a worker that has nothing of its prompt.
     cold: Work,
+    /// How long its blocks were waited for, in microseconds, where the collector was asked.
+    waited_us: Option<u64>,
     /// What the response header says; none where none is sent.
     decision_text: Option<String>,
 }
@@ -59,6 +67,8 @@ enum State {
     Passing,
     /// The body is held and read.
     Reading(Box<Reading>),
+    /// The body is held, and the collector asked for its blocks.
+    Asking(Box<Asking>),
     /// A decision fell; the request counts for the load of who serves it.
     Decided(Served),
 }
@@ -80,6 +90,18 @@ pub enum Flow {
     Continue,
     /// It is held until the next callback.
     Hold,
+    /// It is held, and the collector is to be asked: by [`Exchange::ask`].
+    Ask,
+}
+
+/// What a piece of the body leads to.
+enum Next {
+    /// More of it is waited for.
+    Hold,
+    /// It is all there, and is to be tokenized.
+    Ask,
+    /// A decision fell.
+    Decided(Decision),
 }
 
 // === impl Exchange ===
@@ -140,7 +162,8 @@ impl Exchange {
         if !filter.waiting.may_hold() {
             return Err(Reason::BodyNotSeen);
         }
-        let body = BodyReader::new(view, filter.config.max_held_bytes, content_length);
+        let takes_text = filter.tokenizer(pool).is_some();
+        let body = BodyReader::new(view, filter.config.max_held_bytes, content_length, takes_text);
         let inquiry = filter.inquiry(wishes);
         self.state = State::Reading(Box::new(Reading { body, inquiry, pool, spent_us: 0 }));
         Ok(())
@@ -157,8 +180,8 @@ impl Exchange {
         match &mut self.state {
             State::Reading(reading) => {
                 filter.waiting.body_seen();
-                let decided = reading.read(host, filter, |body| body.read(host, len, end));
-                self.go_on(host, filter, decided)
+                let next = reading.read(host, filter, |body| body.read(host, len, end));
+                self.go_on(host, filter, next)
             }
             State::Decided(served) => {
                 let (booking, pool) = (self.booking.as_mut(), self.pool);
@@ -172,15 +195,86 @@ impl Exchange {
                 });
                 Flow::Continue
             }
+            State::Asking(_) => Flow::Hold,
             State::Passing => Flow::Continue,
         }
     }
 
     /// The request's trailers are there: its body was complete before, without having been said to be.
     pub fn request_trailers(&mut self, host: &impl RequestHost, filter: &mut Filter) -> Flow {
-        let State::Reading(reading) = &mut self.state else { return Flow::Continue };
-        let decided = reading.read(host, filter, BodyReader::finish);
-        self.go_on(host, filter, decided)
+        match &mut self.state {
+            State::Reading(reading) => {
+                let next = reading.read(host, filter, BodyReader::finish);
+                self.go_on(host, filter, next)
+            }
+            State::Asking(_) => Flow::Hold,
+            State::Passing | State::Decided(_) => Flow::Continue,
+        }
+    }
+
+    /// Asks the collector for the blocks of a body that is all there. `post` makes the call. Its answer is what the request
+    /// is now held for, so many microseconds at most; without a call it goes on.
+    pub fn ask(
+        &mut self,
+        host: &impl RequestHost,
+        filter: &mut Filter,
+        post: impl FnOnce(&Call<'_>, &[u8]) -> Option<CallId>,
+    ) -> Option<(CallId, u64)> {
+        if !matches!(self.state, State::Reading(_)) {
+            return None;
+        }
+        let State::Reading(reading) = std::mem::take(&mut self.state) else { return None };
+        let Reading { body, inquiry, pool, spent_us } = *reading;
+        let (block_size, bytes) = (body.block_size(), body.bytes_read());
+        // What was read of the body is not needed any more.
+        drop(body);
+        let since_us = host.now_us();
+        let asked = filter.tokenizer(pool).and_then(|tokenizer| {
+            let body = host.request_body(0, usize::try_from(bytes).ok()?)?;
+            let headers = host.request_headers();
+            let call = tokenizer.ask(headers.get(":path")?, &body, post)?;
+            Some((call, tokenizer.budget_us(bytes)))
+        });
+        match asked {
+            Some((call, _)) => {
+                let asking = Asking { call, inquiry, pool, block_size, bytes, since_us, spent_us };
+                self.state = State::Asking(Box::new(asking));
+            }
+            None => {
+                filter.metrics(self.pool).asked(host, Some(Reason::CollectorUnavailable), 0);
+                filter.metrics(self.pool).held(host, bytes);
+                self.carry_out(host, filter, &Decision::fallback(Reason::CollectorUnavailable), spent_us);
+            }
+        }
+        asked
+    }
+
+    /// The collector has answered, or the proxy in its place; none: the time for that is long over. The request goes on.
+    pub fn answered(&mut self, host: &impl RequestHost, filter: &mut Filter, answer: Option<&CallAnswer>) {
+        if !matches!(self.state, State::Asking(_)) {
+            return;
+        }
+        let State::Asking(asking) = std::mem::take(&mut self.state) else { return };
+        let Asking { mut inquiry, pool, block_size, bytes, since_us, spent_us, .. } = *asking;
+        let start_us = host.now_us();
+        let waited_us = start_us.saturating_sub(since_us);
+        let blocks = answer.ok_or(Reason::CollectorLate).and_then(|answer| question::blocks(answer, block_size));
+        filter.metrics(self.pool).asked(host, blocks.as_ref().err().copied(), waited_us);
+        filter.metrics(self.pool).held(host, bytes);
+        self.waited_us = Some(waited_us);
+        let decision = blocks.and_then(|blocks| {
+            let asked = Asked {
+                hashes: &blocks.hashes,
+                block_size,
+                tokens: u64::from(blocks.token_count),
+                whole: blocks.extent == Extent::Whole,
+                last: true,
+            };
+            filter.advance(host, pool, &mut inquiry, &asked, start_us).ok_or(Reason::ShortPrompt)
+        });
+        let decision = decision.unwrap_or_else(Decision::fallback);
+        let spent_us = spent_us.saturating_add(host.now_us().saturating_sub(start_us));
+        self.carry_out(host, filter, &decision, spent_us);
     }
 
     /// The request has been held for too long without a sight of its body: it goes on without a decision.
@@ -190,8 +284,12 @@ impl Exchange {
         }
     }
 
-    fn go_on(&mut self, host: &impl RequestHost, filter: &mut Filter, decided: Option<Decision>) -> Flow {
-        let Some(decision) = decided else { return Flow::Hold };
+    fn go_on(&mut self, host: &impl RequestHost, filter: &mut Filter, next: Next) -> Flow {
+        let decision = match next {
+            Next::Hold => return Flow::Hold,
+            Next::Ask => return Flow::Ask,
+            Next::Decided(decision) => decision,
+        };
         let State::Reading(reading) = std::mem::take(&mut self.state) else { return Flow::Continue };
         filter.metrics(self.pool).held(host, reading.body.bytes_read());
         let flow = self.carry_out(host, filter, &decision, reading.spent_us);
@@ -236,7 +334,7 @@ impl Exchange {
         filter.metrics(self.pool).count(host, decision, steers, spent_us);
         filter.ledger.write(host, host.now_us());
         if filter.config.decision_header.is_some() {
-            self.decision_text = Some(headers::decision_text(decision, steers));
+            self.decision_text = Some(headers::decision_text(decision, steers, self.waited_us));
         }
         self.state = State::Decided(served);
         Flow::Continue
@@ -305,7 +403,10 @@ impl Exchange {
             let Comparison { worker, prediction, .. } = *comparison;
             filter.compared(host, self.pool, worker, prediction, actual_blocks);
         }
-        self.state = State::Passing;
+        if let State::Asking(asking) = std::mem::take(&mut self.state) {
+            filter.questions.take(asking.call);
+            filter.metrics(self.pool).gave_up_asking(host);
+        }
         self.release(filter);
     }
 
@@ -333,21 +434,25 @@ fn is_readable(host: &impl RequestHost) -> bool {
 // === impl Reading ===
 
 impl Reading {
-    /// Takes a step with the body. A decision, if there is one now.
+    /// Takes a step with the body.
     fn read(
         &mut self,
         host: &impl RequestHost,
         filter: &mut Filter,
         step: impl FnOnce(&mut BodyReader) -> Step<'_>,
-    ) -> Option<Decision> {
+    ) -> Next {
         let start_us = host.now_us();
-        let decided = match step(&mut self.body) {
-            Step::Hold => None,
-            Step::GiveUp(reason) => Some(Decision::fallback(reason)),
-            Step::Ask(asked) => filter.advance(host, self.pool, &mut self.inquiry, &asked, start_us),
+        let next = match step(&mut self.body) {
+            Step::Hold => Next::Hold,
+            Step::Tokenize => Next::Ask,
+            Step::GiveUp(reason) => Next::Decided(Decision::fallback(reason)),
+            Step::Ask(asked) => {
+                let decided = filter.advance(host, self.pool, &mut self.inquiry, &asked, start_us);
+                decided.map_or(Next::Hold, Next::Decided)
+            }
         };
         self.spent_us = self.spent_us.saturating_add(host.now_us().saturating_sub(start_us));
-        decided
+        next
     }
 
     /// What remains to be seen of the body, if the prompt has not come to its end.

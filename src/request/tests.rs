@@ -6,6 +6,7 @@ use warmroute_routing::pool::{Pool, Worker, WorkerState};
 
 mod bursts;
 mod comparisons;
+mod text;
 mod wishes;
 
 use super::*;
@@ -216,7 +217,8 @@ fn without_an_index_a_body_is_not_waited_for() {
 fn bodies_without_token_ids_fall_back_with_their_reason() {
     let cases = [
         (r#"{"prompt":"text"}"#, "text_prompt"),
-        (r#"{"messages":[]}"#, "no_tokens"),
+        (r#"{"messages":[]}"#, "text_prompt"),
+        (r#"{"model":"m"}"#, "no_tokens"),
         (r#"{"prompt":[1,2"#, "malformed_body"),
         (r#"{"prompt":[1,-2]}"#, "token_out_of_range"),
         (r#"[1,2]"#, "not_json"),

@@ -21,6 +21,9 @@ pub(crate) enum Expected {
 
 const PROMPT_KEYS: [&str; 3] = ["prompt", "token_ids", "input_ids"];
 
+/// Text, where there is no prompt.
+const TEXT_KEYS: [&str; 3] = ["messages", "input", "text"];
+
 /// The longest name that is kept.
 const NAME_BYTES: usize = 1024;
 
@@ -52,6 +55,9 @@ fn outcome(members: &[(String, Value)]) -> Outcome {
     let (mut prompt, tokens) = match (prompts.next(), prompts.next()) {
         (_, Some(_)) => return Err(PromptError::DuplicatePrompt),
         (Some(value), None) => read_prompt(value)?,
+        (None, None) if TEXT_KEYS.iter().flat_map(|key| of(key)).any(|value| !value.is_null()) => {
+            (PromptKind::Text, vec![])
+        }
         (None, None) => (PromptKind::Absent, vec![]),
     };
     if of("prompt_embeds").iter().any(|value| !value.is_null()) {

@@ -30,6 +30,8 @@
 //! different keys is read depends on the engine. So this is [`PromptError::DuplicatePrompt`], and the request goes its
 //! ordinary way.
 //!
+//! Where none of them is there, `messages`, `input` or `text` say that the prompt is text, which somebody else has to tokenize.
+//!
 //! Of the names (`model`, `cache_salt`, `lora_path`, `extra_key`) the last of two equal keys counts, as in the
 //! engines: they are read at the end, or as known so far.
 //!

@@ -40,6 +40,8 @@ pub struct BodyScanner {
     failure: Option<PromptError>,
     prompt: Prompt,
     has_embeds: bool,
+    /// A member has come that an engine makes a prompt's text from.
+    has_text: bool,
     names: Names,
     // The readers of values. One at a time is at work.
     text: Text,
@@ -80,6 +82,7 @@ enum State {
 enum Member {
     Prompt,
     Embeds,
+    Text,
     Name(NameKey),
     Other,
 }
@@ -150,6 +153,7 @@ impl BodyScanner {
         match (self.failure, self.state) {
             (Some(failure), _) => Err(failure),
             (None, State::Start) => Err(PromptError::NotJson),
+            (None, State::End) if self.is_text() => Ok(PromptKind::Text),
             (None, State::End) => Ok(self.prompt_kind().unwrap_or(PromptKind::Absent)),
             (None, _) => Err(PromptError::MalformedBody),
         }
@@ -175,6 +179,16 @@ impl BodyScanner {
             Shape::Text => PromptKind::Text,
             Shape::Other => PromptKind::Absent,
         })
+    }
+
+    /// Whether the prompt is text, as far as is known: a text in the place of token IDs, or messages and the like, as long as
+    /// no token IDs have come beside them.
+    pub fn is_text(&self) -> bool {
+        match (self.failure, self.prompt_kind()) {
+            (Some(_), _) => false,
+            (None, Some(kind)) => kind == PromptKind::Text,
+            (None, None) => self.has_text,
+        }
     }
 
     /// Why the body will not end in token IDs, as soon as that is certain. It is then no use to hold the request.
@@ -251,6 +265,7 @@ impl BodyScanner {
                 self.prompt.end(if byte == b'"' { Shape::Text } else { Shape::Other });
             }
             Member::Embeds => self.has_embeds |= !is_null,
+            Member::Text => self.has_text |= !is_null,
             Member::Name(key) if byte == b'"' => {
                 self.text.begin(NAME_BYTES);
                 self.state = State::InName(key);
@@ -326,6 +341,8 @@ impl Member {
         match key {
             b"prompt" | b"token_ids" | b"input_ids" => Self::Prompt,
             b"prompt_embeds" => Self::Embeds,
+            // Of chats (OpenAI's and Anthropic's), of OpenAI's responses, of SGLang's generate.
+            b"messages" | b"input" | b"text" => Self::Text,
             b"model" => Self::Name(NameKey::Model),
             b"cache_salt" => Self::Name(NameKey::CacheSalt),
             b"lora_path" => Self::Name(NameKey::LoraPath),

@@ -21,7 +21,7 @@ pub enum PromptKind {
         /// How many.
         count: usize,
     },
-    /// Text, or a list that begins with text.
+    /// Text: a text in the prompt's place, a list that begins with one, or messages and the like and no prompt beside them.
     Text,
     /// Embeddings, alone or beside token IDs. Equal token IDs do not make equal prefixes then.
     Embeds,

@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 
 use super::*;
 
+const TEXT_KEYS: [&str; 3] = ["messages", "input", "text"];
+
 /// What the documented rules make of a body, with nothing resumable about them.
 fn expected(body: &Map<String, Value>) -> Outcome {
     let prompts: Vec<&Value> = ["prompt", "token_ids", "input_ids"]
@@ -16,6 +18,9 @@ fn expected(body: &Map<String, Value>) -> Outcome {
         return Err(PromptError::DuplicatePrompt);
     }
     let (mut prompt, tokens) = match prompts.first() {
+        None if TEXT_KEYS.iter().any(|key| body.get(*key).is_some_and(|value| !value.is_null())) => {
+            (PromptKind::Text, vec![])
+        }
         None => (PromptKind::Absent, vec![]),
         Some(value) => expected_prompt(value)?,
     };
@@ -115,14 +120,15 @@ fn any_body() -> impl Strategy<Value = Vec<(String, Value)>> {
         named("token_ids", rarely(tokens_value().boxed())),
         named("input_ids", rarely(tokens_value().boxed())),
         named("prompt_embeds", rarely(any_value().boxed())),
+        prop::sample::select(&TEXT_KEYS[..]).prop_flat_map(move |key| named(key, rarely(any_value().boxed()))),
         named("model", name()),
         named("cache_salt", name()),
         named("lora_path", name()),
         named("extra_key", name()),
         prop::collection::vec((".{0,20}", any_value()), 0..5),
     );
-    let all = members.prop_map(|(a, b, c, d, e, f, g, h, others)| {
-        let known = [a, b, c, d, e, f, g, h].into_iter().flatten();
+    let all = members.prop_map(|(a, b, c, d, e, f, g, h, i, others)| {
+        let known = [a, b, c, d, e, f, g, h, i].into_iter().flatten();
         let mut members: Vec<(String, Value)> = Vec::new();
         for (key, value) in known.chain(others) {
             if members.iter().all(|(earlier, _)| *earlier != key) {
