@@ -225,8 +225,7 @@ impl RequestMetrics {
 
 impl Questions {
     fn define(of: impl Fn(MetricKind, &str) -> Option<MetricId>) -> Self {
-        let counter =
-            |outcome| of(MetricKind::Counter, &format!("prompt_questions_total;outcome={outcome}"));
+        let counter = |outcome| of(MetricKind::Counter, &format!("prompt_questions_total;outcome={outcome}"));
         Self {
             answered: counter("answered"),
             late: counter("late"),

@@ -149,7 +149,9 @@ fn paths_match_whole_or_by_prefix_without_the_query() {
 
 #[test]
 fn text_prompts_are_waited_for_by_the_size_of_their_body_and_chats_are_read() {
-    let config = filter(r#"{"pools": [{"name": "a", "prompts": {"cluster": "c"}}, {"name": "b", "clusters": ["w"]}]}"#);
+    let config = filter(
+        r#"{"pools": [{"name": "a", "prompts": {"cluster": "c"}}, {"name": "b", "clusters": ["w"]}]}"#,
+    );
     let prompts = config.pools[0].prompts.as_ref().unwrap();
     assert_eq!((prompts.cluster.as_str(), prompts.authority.as_str()), ("c", "c"));
     assert_eq!([0, 1023, 4095, 4096, 128 << 10].map(|bytes| prompts.budget_ms(bytes)), [30, 30, 30, 31, 62]);
@@ -157,8 +159,10 @@ fn text_prompts_are_waited_for_by_the_size_of_their_body_and_chats_are_read() {
     for path in ["/v1/completions", "/v1/chat/completions?x", "/v1/responses", "/v1/messages", "/generate"] {
         assert!(config.reads_path(path), "{path}");
     }
-    let own = filter(r#"{"pools": [{"name": "a", "prompts": {"cluster": "c", "authority": "d:1", "max_wait_ms": 1,
-        "max_wait_us_per_kib": 0}}], "paths": ["/own"]}"#);
+    let own = filter(
+        r#"{"pools": [{"name": "a", "prompts": {"cluster": "c", "authority": "d:1", "max_wait_ms": 1,
+        "max_wait_us_per_kib": 0}}], "paths": ["/own"]}"#,
+    );
     let prompts = own.pools[0].prompts.as_ref().unwrap();
     assert_eq!((prompts.authority.as_str(), prompts.budget_ms(u64::MAX)), ("d:1", 1));
     assert!(own.reads_path("/own") && !own.reads_path("/v1/chat/completions"));

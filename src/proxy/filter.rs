@@ -7,7 +7,7 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
 use super::abi;
-use super::host::Envoy;
+use super::host::{Envoy, call_answer};
 use crate::host::{CallAnswer, CallHost, CallId, Host, Level};
 use crate::request::{Exchange, Filter, Flow, Overdue};
 
@@ -41,13 +41,12 @@ pub(super) fn free_overdue(filter: &RefCell<Filter>, root: u32) {
     go_on(filter, root, unanswered, |exchange, filter| exchange.answered(&Envoy, filter, None));
 }
 
-/// The collector has answered. Whether it was a request that had asked, which then goes on.
-pub(super) fn resume(filter: &RefCell<Filter>, root: u32, call: CallId, answer: &CallAnswer) -> bool {
-    let Ok(mut borrowed) = filter.try_borrow_mut() else { return false };
-    let Some(asker) = borrowed.questions.take(call) else { return false };
+/// The collector has answered: the request that had asked goes on.
+fn answered(filter: &RefCell<Filter>, root: u32, call: CallId, answer: &CallAnswer) {
+    let Ok(mut borrowed) = filter.try_borrow_mut() else { return };
+    let asker = borrowed.questions.take(call);
     drop(borrowed);
-    go_on(filter, root, [asker], |exchange, filter| exchange.answered(&Envoy, filter, Some(answer)));
-    true
+    go_on(filter, root, asker, |exchange, filter| exchange.answered(&Envoy, filter, Some(answer)));
 }
 
 /// Takes a step with each of the requests, and lets them go on.
@@ -105,7 +104,8 @@ impl RequestContext {
                 return flow;
             }
             let asked = exchange.ask(&Envoy, filter, |call, body| {
-                // A call of the request's own would leave a note with the SDK if the request ended first.
+                // A call of the request's own would never be answered if the request ended first, and the SDK keeps a
+                // note of each call until it is.
                 let answer = if abi::speak_for(root) { Envoy.post(call, body) } else { None };
                 abi::speak_for(id);
                 answer
@@ -124,7 +124,23 @@ impl RequestContext {
     }
 }
 
-impl Context for RequestContext {}
+impl Context for RequestContext {
+    /// The SDK hands an answer to the context that was at work when the call was made, if it is still there.
+    fn on_http_call_response(
+        &mut self,
+        token_id: u32,
+        num_headers: usize,
+        body_size: usize,
+        _trailers: usize,
+    ) {
+        let Some(filter) = &self.filter else { return };
+        // To the host, the call is the root context's, and so is its answer.
+        if abi::speak_for(self.root) {
+            let answer = call_answer(num_headers, body_size);
+            answered(filter, self.root, CallId(token_id), &answer);
+        }
+    }
+}
 
 impl HttpContext for RequestContext {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {

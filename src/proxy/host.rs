@@ -7,8 +7,8 @@ use proxy_wasm::types::LogLevel;
 
 use super::abi::{self, Buffer, HeaderMap};
 use crate::host::{
-    Call, CallAnswer, CallHost, CallId, Headers, Host, Level, MetricId, MetricKind, NotWritten, RequestHost, SharedValue,
-    WriteIf,
+    Call, CallAnswer, CallHost, CallId, Headers, Host, Level, MetricId, MetricKind, NotWritten, RequestHost,
+    SharedValue, WriteIf,
 };
 
 /// The host of the callback that is running.

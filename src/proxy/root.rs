@@ -8,7 +8,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{BufferType, ContextType, LogLevel};
 
-use super::filter::{RequestContext, free_overdue, resume};
+use super::filter::{RequestContext, free_overdue};
 use super::host::{Envoy, call_answer};
 use super::publisher::{Publishers, random};
 use crate::config::{Config, FilterConfig, PublisherConfig, Role};
@@ -73,11 +73,7 @@ impl Context for Root {
         body_size: usize,
         _trailers: usize,
     ) {
-        let (call, answer) = (CallId(token_id), call_answer(num_headers, body_size));
-        let is_a_requests = self.filter.as_ref().is_some_and(|filter| resume(filter, self.id, call, &answer));
-        if !is_a_requests {
-            self.publishers.answered(call, &answer);
-        }
+        self.publishers.answered(CallId(token_id), &call_answer(num_headers, body_size));
     }
 }
 

@@ -258,7 +258,8 @@ impl Exchange {
         let Asking { mut inquiry, pool, block_size, bytes, since_us, spent_us, .. } = *asking;
         let start_us = host.now_us();
         let waited_us = start_us.saturating_sub(since_us);
-        let blocks = answer.ok_or(Reason::CollectorLate).and_then(|answer| question::blocks(answer, block_size));
+        let blocks =
+            answer.ok_or(Reason::CollectorLate).and_then(|answer| question::blocks(answer, block_size));
         filter.metrics(self.pool).asked(host, blocks.as_ref().err().copied(), waited_us);
         filter.metrics(self.pool).held(host, bytes);
         self.waited_us = Some(waited_us);

@@ -1,8 +1,7 @@
 //! What the collector is asked about a prompt that is text, and what its answer is worth.
 //!
 //! A request that waits for an answer is in [`Questions`], by its call, until the answer comes, its time is over, or it ends.
-//! The call is the root context's and not the request's, since the SDK would keep a note of each call whose request ends
-//! first for as long as the VM lives; nobody waits for its answer then, and it ends at the latest when its time is over.
+//! Nobody waits for the answer to a call whose request has ended; the call ends at the latest when its time is over.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -126,7 +125,10 @@ impl<T> Questions<T> {
         if self.0.is_empty() {
             return Vec::new();
         }
-        self.0.extract_if(.., |_, (until_us, _)| *until_us <= now_us).map(|(_, (_, request))| request).collect()
+        self.0
+            .extract_if(.., |_, (until_us, _)| *until_us <= now_us)
+            .map(|(_, (_, request))| request)
+            .collect()
     }
 }
 

@@ -54,6 +54,17 @@ impl ScriptedFeed {
     /// # Errors
     /// When there is no free port.
     pub async fn start(script: impl Fn(Request) -> Reply + Send + Sync + 'static) -> Result<Self> {
+        Self::start_beside(axum::Router::new(), script).await
+    }
+
+    /// The same, beside other routes.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub async fn start_beside(
+        others: axum::Router,
+        script: impl Fn(Request) -> Reply + Send + Sync + 'static,
+    ) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
         let address = listener.local_addr()?;
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -77,7 +88,7 @@ impl ScriptedFeed {
                 }
             }
         };
-        let app = axum::Router::new().route("/v1/pools/{pool}/feed", axum::routing::get(answer));
+        let app = others.route("/v1/pools/{pool}/feed", axum::routing::get(answer));
         let task = tokio::spawn(async move {
             // Ends when the task is aborted.
             let _ = axum::serve(listener, app).await;

@@ -85,8 +85,7 @@ fn a_text_prompt_goes_to_the_worker_that_holds_its_blocks_however_its_body_is_cu
             exchange.answered(&host, &mut filter, Some(&answer));
             assert_eq!(destination(&host).as_deref(), Some("127.0.0.1:8001"));
             let decision = end(&host, &mut filter, exchange);
-            let told =
-                "steered worker=127.0.0.1:8001 rank=0 cached_blocks=2 prompt_blocks=2 page_reads=1 waited_us=2000";
+            let told = "steered worker=127.0.0.1:8001 rank=0 cached_blocks=2 prompt_blocks=2 page_reads=1 waited_us=2000";
             assert_eq!(decision, told);
         }
     }
@@ -100,7 +99,10 @@ fn what_comes_before_an_image_counts() {
     asked(&host, &mut filter, &mut exchange).unwrap();
     let answer = answer(&[1, 2, 3, 4, 5], 4, Extent::Prefix);
     exchange.answered(&host, &mut filter, Some(&answer));
-    assert!(end(&host, &mut filter, exchange).starts_with("steered worker=127.0.0.1:8001 rank=0 cached_blocks=1+"));
+    assert!(
+        end(&host, &mut filter, exchange)
+            .starts_with("steered worker=127.0.0.1:8001 rank=0 cached_blocks=1+")
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! The HTTP surface: OpenAI completions, token-in endpoints, and what operators ask.
+//! The HTTP surface: OpenAI completions and chats, token-in endpoints, and what operators ask.
 
 mod admin;
+mod chat;
 mod completions;
 mod error;
 mod generate;
@@ -47,6 +48,7 @@ pub(crate) fn router(app: App, listen: &str) -> Router {
     let served_by = HeaderValue::from_str(listen).unwrap_or(HeaderValue::from_static("unknown"));
     Router::new()
         .route("/v1/completions", post(completions::completions))
+        .route("/v1/chat/completions", post(chat::chat_completions))
         .route("/inference/v1/generate", post(generate::vllm_generate))
         .route("/generate", post(generate::sglang_generate))
         .route("/v1/models", get(models::list))

@@ -120,7 +120,8 @@ fn any_body() -> impl Strategy<Value = Vec<(String, Value)>> {
         named("token_ids", rarely(tokens_value().boxed())),
         named("input_ids", rarely(tokens_value().boxed())),
         named("prompt_embeds", rarely(any_value().boxed())),
-        prop::sample::select(&TEXT_KEYS[..]).prop_flat_map(move |key| named(key, rarely(any_value().boxed()))),
+        prop::sample::select(&TEXT_KEYS[..])
+            .prop_flat_map(move |key| named(key, rarely(any_value().boxed()))),
         named("model", name()),
         named("cache_salt", name()),
         named("lora_path", name()),
