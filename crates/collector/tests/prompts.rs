@@ -143,6 +143,27 @@ async fn an_engine_is_asked_where_there_are_no_files() {
 }
 
 #[tokio::test]
+async fn whoever_hangs_up_is_counted_and_takes_no_place() {
+    // An engine that never answers.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = format!("prompts: {{engine: \"{}\"}}", silent.local_addr().unwrap());
+    let collector = Collector::start(&[WORKER.to_owned()], &options).await;
+    let url = format!("{}/v1/prompt-blocks?pool=llama&path=/v1/completions", collector.url);
+    // One more than may be there at once.
+    let count = std::thread::available_parallelism().map_or(1, usize::from) * 17 + 1;
+    let mut engines = Vec::new();
+    for _ in 0..count {
+        let asked = tokio::spawn(reqwest::Client::new().post(&url).body(r#"{"prompt":"a"}"#).send());
+        engines.push(silent.accept().await.unwrap());
+        asked.abort();
+        assert!(asked.await.unwrap_err().is_cancelled());
+    }
+    collector.metric_becomes("prompt_requests_total", "abandoned", count as f64).await;
+    assert_eq!(collector.metric("prompt_requests_total", "busy").await, 0.0);
+    collector.stop().await;
+}
+
+#[tokio::test]
 async fn files_that_differ_from_the_engine_are_reported_and_not_used() {
     let (engine, _) = engine(vec![7, 8, 9]).await;
     let options =

@@ -60,7 +60,7 @@ fn measure(
         let begun = Instant::now();
         let parsed = Request::parse(path, body.as_bytes()).unwrap();
         let rendered = model.render(&parsed, 0).unwrap();
-        let prompt = model.tokenize(&rendered).unwrap();
+        let prompt = model.tokenize(&rendered, &|| true).unwrap();
         let hashes = sequence_hashes(&prompt.tokens, 16, Namespace::default());
         turns.push(begun.elapsed());
         std::hint::black_box(hashes);

@@ -21,6 +21,9 @@ pub enum PromptError {
     /// The tokenizer refuses the text.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// Nobody wants them any more.
+    #[error("nobody waits any more")]
+    Abandoned,
 }
 
 /// Why a model's files cannot be used.
@@ -63,6 +66,7 @@ impl PromptError {
             Self::Unsupported(_) => "unsupported",
             Self::Template(_) => "template",
             Self::Tokenizer(_) => "tokenizer",
+            Self::Abandoned => "abandoned",
         }
     }
 }

@@ -149,7 +149,7 @@ impl Model {
     ///
     /// The template or the tokenizer refuses it.
     pub fn prompt(&self, request: &Request, now: i64) -> Result<Prompt, PromptError> {
-        self.tokenize(&self.render(request, now)?)
+        self.tokenize(&self.render(request, now)?, &|| true)
     }
 
     /// The text of a request's prompt.
@@ -171,15 +171,15 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// The tokenizer refuses it.
-    pub fn tokenize(&self, rendered: &Rendered) -> Result<Prompt, PromptError> {
+    /// The tokenizer refuses it, or `wanted` has said between two pieces of the text that nobody waits for it any more.
+    pub fn tokenize(&self, rendered: &Rendered, wanted: &dyn Fn() -> bool) -> Result<Prompt, PromptError> {
         let (tokens, is_whole) = match rendered {
             Rendered::Tokens(tokens) => (tokens.clone(), true),
             Rendered::Text { text, special_tokens, is_whole: true } => {
-                (self.tokenizer.encode(text, *special_tokens)?, true)
+                (self.tokenizer.encode(text, *special_tokens, wanted)?, true)
             }
             Rendered::Text { text, special_tokens, is_whole: false } => {
-                (self.tokenizer.encode_prefix(text, *special_tokens)?, false)
+                (self.tokenizer.encode_prefix(text, *special_tokens, wanted)?, false)
             }
         };
         Ok(Prompt { tokens, is_whole })

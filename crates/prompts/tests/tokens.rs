@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::cell::Cell;
+
 use support::{NOW, data, differing, grow, model};
-use warmroute_prompts::Request;
+use warmroute_prompts::{PromptError, Rendered, Request};
 
 /// `cases.jsonl` is what transformers made of the requests (`make_cases.py --small`).
 #[test]
@@ -54,4 +56,35 @@ fn what_stands_before_an_image_counts() {
     assert_eq!(cut.tokens, whole.tokens[..last]);
     assert_eq!(tokens(r#"[{"type":"riddle"}]"#).unwrap(), cut);
     assert!(tokens("5").is_err());
+}
+
+/// What nobody waits for stops before its next new piece, and what was made by then is made for whoever asks again.
+#[test]
+fn what_nobody_waits_for_stops_between_pieces_and_loses_none() {
+    let model = model(&data("small"));
+    let turns: Vec<String> = (0..40)
+        .map(|turn| format!(r#"{{"role":"user","content":"turn {turn} of a conversation"}}"#))
+        .collect();
+    let body = format!(r#"{{"messages":[{}]}}"#, turns.join(","));
+    let request = Request::parse("/v1/chat/completions", body.as_bytes()).unwrap();
+    let rendered = model.render(&request, NOW).unwrap();
+    let asked = Cell::new(0);
+    let count = || {
+        asked.set(asked.get() + 1);
+        asked.get() <= 5
+    };
+    assert!(matches!(model.tokenize(&rendered, &count), Err(PromptError::Abandoned)));
+    assert_eq!(asked.replace(0), 6);
+    // The five pieces that were made are known now.
+    let count = || {
+        asked.set(asked.get() + 1);
+        true
+    };
+    let prompt = model.tokenize(&rendered, &count).unwrap();
+    let Rendered::Text { text, special_tokens, .. } = &rendered else { panic!("a chat is text") };
+    assert_eq!(prompt.tokens, model.tokenizer().encode_whole(text, *special_tokens).unwrap());
+    let rest = asked.replace(0);
+    assert!(rest > 30, "{rest}");
+    model.tokenize(&rendered, &count).unwrap();
+    assert!(asked.get() < rest, "{} of {rest}", asked.get());
 }

@@ -5,7 +5,8 @@
 //! they differ, the engine answers.
 //!
 //! Rendering and tokenizing is work for threads of its own kind: as many at once as there are processors, a bounded number
-//! waiting, the next one refused. Whoever hangs up while it waits costs nothing.
+//! waiting, the next one refused. Whoever hangs up while it waits costs nothing, and while it is tokenized no more than the piece
+//! of text that is at work.
 
 mod answer;
 mod comparison;
@@ -83,11 +84,12 @@ impl Prompts {
     /// There is no such pool, it has no tokens, too many wait, or the request has no prompt that is understood.
     pub async fn answer(&self, pool: &str, path: &str, body: Bytes) -> Result<Answer, PromptsError> {
         let pool = self.get(pool).ok_or_else(|| PromptsError::NoPrompts(pool.to_owned()))?;
+        let counting = pool.begin();
         let result = match self.places.try_acquire() {
             Ok(_place) => pool.answer(&self.threads, path, body).await,
             Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => Err(PromptsError::Busy),
         };
-        pool.count(&result);
+        counting.end(&result);
         result
     }
 

@@ -51,6 +51,12 @@ enum Loaded {
     Failed(String),
 }
 
+/// Counts a request by its result, when it is dropped.
+pub(super) struct Counting {
+    pool: Arc<PoolPrompts>,
+    result: &'static str,
+}
+
 /// Tells a thread that nobody waits for it any more.
 struct HangUp(Arc<AtomicBool>);
 
@@ -96,13 +102,9 @@ impl PoolPrompts {
         }
     }
 
-    pub(super) fn count(&self, result: &Result<Answer, PromptsError>) {
-        let result = match result {
-            Ok(Answer { source: Source::Local, .. }) => "local",
-            Ok(Answer { source: Source::Engine, .. }) => "engine",
-            Err(error) => error.kind(),
-        };
-        self.metrics.request(result);
+    /// A request begins. It counts as abandoned if its future is dropped before its result is told: whoever asked hung up.
+    pub(super) fn begin(self: &Arc<Self>) -> Counting {
+        Counting { pool: Arc::clone(self), result: "abandoned" }
     }
 
     pub(super) fn report(&self) -> PromptsReport {
@@ -127,7 +129,7 @@ impl PoolPrompts {
 
     pub(super) async fn answer(
         self: &Arc<Self>,
-        threads: &Semaphore,
+        threads: &Arc<Semaphore>,
         path: &str,
         body: Bytes,
     ) -> Result<Answer, PromptsError> {
@@ -139,13 +141,17 @@ impl PoolPrompts {
             (Loaded::Loading | Loaded::Nothing, None) => return Err(PromptsError::NotReady),
             (Loaded::Failed(error), None) => return Err(PromptsError::Unusable(error)),
         };
-        let thread = threads.acquire().await.map_err(|_| PromptsError::Stopping)?;
+        let thread = Arc::clone(threads).acquire_owned().await.map_err(|_| PromptsError::Stopping)?;
         let hang_up = HangUp(Arc::default());
         let (own, hung_up) = (Arc::clone(self), Arc::clone(&hang_up.0));
         let (asked, sent) = (path.to_owned(), body.clone());
-        let work = tokio::task::spawn_blocking(move || own.local(&model, &asked, &sent, &hung_up));
+        let work = tokio::task::spawn_blocking(move || {
+            let result = own.local(&model, &asked, &sent, &hung_up);
+            drop(thread);
+            result
+        });
         let result = work.await.map_err(|_| PromptsError::Stopping)?;
-        drop((hang_up, thread));
+        drop(hang_up);
         match (result, &self.engine) {
             // What the files cannot do, the engine may.
             (
@@ -163,7 +169,7 @@ impl PoolPrompts {
         }
     }
 
-    /// Runs on a thread of its own; it stops between two steps when nobody waits any more.
+    /// Runs on a thread of its own; it stops between two steps, or two pieces of the text, when nobody waits any more.
     fn local(
         &self,
         model: &Model,
@@ -172,12 +178,13 @@ impl PoolPrompts {
         hung_up: &AtomicBool,
     ) -> Result<Answer, PromptError> {
         let begun = Instant::now();
+        let wanted = || !hung_up.load(Ordering::Relaxed);
+        if !wanted() {
+            return Err(PromptError::Abandoned);
+        }
         let request = Request::parse(path, body)?;
         let rendered = model.render(&request, now())?;
-        if hung_up.load(Ordering::Relaxed) {
-            return Err(PromptError::Unsupported("nobody waits any more".to_owned()));
-        }
-        let prompt = model.tokenize(&rendered)?;
+        let prompt = model.tokenize(&rendered, &wanted)?;
         let answer = Answer::new(prompt, self.block_size, self.namespace(&request), Source::Local);
         self.metrics.tokenized(begun.elapsed(), model.tokenizer().counts());
         Ok(answer)
@@ -280,6 +287,26 @@ impl PoolPrompts {
         open
     }
 }
+
+// === impl Counting ===
+
+impl Counting {
+    pub(super) fn end(mut self, result: &Result<Answer, PromptsError>) {
+        self.result = match result {
+            Ok(Answer { source: Source::Local, .. }) => "local",
+            Ok(Answer { source: Source::Engine, .. }) => "engine",
+            Err(error) => error.kind(),
+        };
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.pool.metrics.request(self.result);
+    }
+}
+
+// === impl HangUp ===
 
 impl Drop for HangUp {
     fn drop(&mut self) {

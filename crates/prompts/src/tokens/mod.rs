@@ -11,6 +11,7 @@ use tokenizers::{AddedToken, Tokenizer};
 
 use self::cache::PieceCache;
 use self::cuts::Cuts;
+use crate::error::PromptError;
 
 /// Pieces shorter than this are tokenized sooner than looked up.
 const SHORT_PIECE: usize = 8;
@@ -77,14 +78,20 @@ impl TextTokenizer {
     ///
     /// # Errors
     ///
-    /// The model has no token for some of it.
-    pub fn encode(&self, text: &str, special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
+    /// The model has no token for some of it, or `wanted` has said that nobody waits for it any more: it is asked before each
+    /// piece that is new.
+    pub fn encode(
+        &self,
+        text: &str,
+        special_tokens: bool,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Vec<u32>, PromptError> {
         let mut tokens = Vec::with_capacity(text.len() / 3);
         let (before, after) = &self.around;
         if special_tokens {
             tokens.extend(before);
         }
-        self.pieces(text, &mut tokens)?;
+        self.pieces(text, &mut tokens, wanted)?;
         if special_tokens {
             tokens.extend(after);
         }
@@ -95,11 +102,16 @@ impl TextTokenizer {
     ///
     /// # Errors
     ///
-    /// The model has no token for some of it.
-    pub fn encode_prefix(&self, text: &str, special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
+    /// As [`TextTokenizer::encode`].
+    pub fn encode_prefix(
+        &self,
+        text: &str,
+        special_tokens: bool,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Vec<u32>, PromptError> {
         let certain = text.get(..self.cuts.last_certain(text)).unwrap_or_default();
         let mut tokens = if special_tokens { self.around.0.clone() } else { Vec::new() };
-        self.pieces(certain, &mut tokens)?;
+        self.pieces(certain, &mut tokens, wanted)?;
         Ok(tokens)
     }
 
@@ -119,7 +131,12 @@ impl TextTokenizer {
         (tokens.load(Ordering::Relaxed), cached_tokens.load(Ordering::Relaxed))
     }
 
-    fn pieces(&self, text: &str, tokens: &mut Vec<u32>) -> Result<(), TokenizerError> {
+    fn pieces(
+        &self,
+        text: &str,
+        tokens: &mut Vec<u32>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(), PromptError> {
         let mut pieces = Vec::new();
         let mut rest = text;
         let mut done = 0;
@@ -138,6 +155,8 @@ impl TextTokenizer {
                     cached += known.len();
                     tokens.extend_from_slice(&known);
                 }
+                // What is made by now is remembered: who asks again does not begin anew.
+                None if !wanted() => return Err(PromptError::Abandoned),
                 None => {
                     let made: Arc<[u32]> = self.encode_whole(piece, false)?.into();
                     if piece.len() >= SHORT_PIECE {

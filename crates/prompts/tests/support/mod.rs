@@ -132,7 +132,7 @@ pub fn grow(folder: &Path, conversations: usize) {
                 let rendered = model.render(&request, NOW).unwrap();
                 let Rendered::Text { text, special_tokens, .. } = &rendered else { panic!("{rendered:?}") };
                 let whole = model.tokenizer().encode_whole(text, *special_tokens).unwrap();
-                let made = model.tokenize(&rendered).unwrap();
+                let made = model.tokenize(&rendered, &|| true).unwrap();
                 assert_eq!(made.tokens, whole, "conversation {conversation}, turn {turn}: {text:?}");
             }
         }
