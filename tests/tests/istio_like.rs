@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use warmroute_e2e::bootstrap::Publisher;
+use warmroute_e2e::bootstrap::{POOL, Publisher};
 use warmroute_e2e::scripted_feed::{Reply, ScriptedIndex};
 use warmroute_e2e::{Bootstrap, Client, ProxyOptions, RawClient, ScriptedFeed, Stack, client, tokens, wait};
 
@@ -23,7 +23,8 @@ const OTHER: &str = "other";
 /// What Istio's policy leaves of the shipped configuration.
 fn as_istio_has_it(bootstrap: &mut Bootstrap) -> Result<()> {
     bootstrap.set_publisher(Publisher::Worker)?;
-    bootstrap.patch_filter(&json!({ "read_body": false }))?;
+    let pools = json!([{ "name": POOL, "clusters": ["workers"] }]);
+    bootstrap.patch_filter(&json!({ "read_body": false, "pools": pools }))?;
     let plugin = bootstrap.filter()?.as_object_mut().context("no plugin")?;
     for field in ["allow_on_headers_stop_iteration", "reload_config"] {
         ensure!(plugin.remove(field).is_some(), "the shipped configuration has no {field}");

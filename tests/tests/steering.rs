@@ -176,7 +176,9 @@ async fn observe_mode_decides_and_counts_but_does_not_steer() -> Result<()> {
 
 #[tokio::test]
 async fn what_cannot_be_decided_is_served_and_counted_by_reason() -> Result<()> {
-    let stack = Stack::builder("fallbacks").filter(index_alone()).start().await?;
+    // A pool of which nobody tokenizes text.
+    let pools = json!({ "pools": [{ "name": POOL, "clusters": ["workers"] }] });
+    let stack = Stack::builder("fallbacks").filter(index_alone()).filter(pools).start().await?;
     stack.wait_until_steering().await?;
     let before = stack.envoy.prometheus().await?;
     let client = Client::http1(stack.url())?;

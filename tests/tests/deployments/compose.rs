@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use warmroute_e2e::process::Process;
 use warmroute_e2e::workspace::{self, ScratchDir};
 use warmroute_e2e::{Bootstrap, Client, envoy_binary, tokens, wait};
@@ -237,22 +237,12 @@ async fn run_services() -> Result<()> {
     let mut words = command(&collector);
     let config = words.pop().context("a configuration")?;
     let mut program = Command::new(workspace::program("warmroute-collector")?);
-    running.push(spawn("collector", program.args(words).arg(mounted(&collector, &config)))?);
+    let home = container(&dir.path().join("collector"), &collector)?;
+    program.args(words).arg(mounted(&collector, &config)).current_dir(home);
+    running.push(spawn("collector", &mut program)?);
 
     let envoy = service("envoy");
-    let root = dir.path().join("root");
-    for (source, target) in mounts(&envoy) {
-        let seen = within(&root, &target);
-        if source.starts_with('.') {
-            fs::create_dir_all(seen.parent().context("a folder")?)?;
-            symlink(crate::compose::dir().join(source), seen)?;
-        } else {
-            // The volume that the service `plugin` fills.
-            fs::create_dir_all(&seen)?;
-            symlink(workspace::plugin()?, seen.join("warmroute.wasm"))?;
-        }
-    }
-    let home = within(&root, envoy["working_dir"].as_str().context("a folder")?);
+    let home = container(&dir.path().join("envoy"), &envoy)?;
     let words = command(&envoy);
     ensure!(words[0] == "envoy", "{words:?}");
     let mut program = Command::new(envoy_binary::path()?);
@@ -270,6 +260,15 @@ async fn run_services() -> Result<()> {
         Ok::<_, anyhow::Error>(())
     })
     .await?;
+    let chat =
+        json!({ "model": "sim", "messages": [{ "role": "user", "content": "a message of some length" }] });
+    wait::until_ok(DEADLINE, "the services to steer a chat", async || {
+        let answer = client.post("/v1/chat/completions").json(&chat).send().await?;
+        let decision = answer.headers().get("x-warmroute-decision").context("no decision")?.to_str()?;
+        ensure!(decision.starts_with("steered"), "{} {decision}", answer.status());
+        Ok(())
+    })
+    .await?;
     // Beside it, the same engines without warmroute.
     let plain = Client::http1("http://127.0.0.1:10001".to_owned())?;
     let mut served = BTreeSet::new();
@@ -284,6 +283,22 @@ async fn run_services() -> Result<()> {
     }
     drop(running);
     dir.remove()
+}
+
+/// Lays a service's mounts below `root`; its working directory there.
+fn container(root: &Path, service: &Value) -> Result<PathBuf> {
+    for (source, target) in mounts(service) {
+        let seen = within(root, &target);
+        if source.starts_with('.') {
+            fs::create_dir_all(seen.parent().context("a folder")?)?;
+            symlink(dir().join(source), seen)?;
+        } else {
+            // The volume that the service `plugin` fills.
+            fs::create_dir_all(&seen)?;
+            symlink(workspace::plugin()?, seen.join("warmroute.wasm"))?;
+        }
+    }
+    Ok(within(root, service["working_dir"].as_str().context("a folder")?))
 }
 
 /// An absolute path of a container, below `root`.
