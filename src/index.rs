@@ -156,7 +156,7 @@ impl PoolView {
         failures: &Failures,
         now_us: u64,
     ) -> Vec<Candidate> {
-        let load = |places: &Places| places.load(|place| ledger.load(place).plus(fleet.load(place)));
+        let load = |places: &Places| places.load(|place| ledger.load(place, now_us).plus(fleet.load(place)));
         let may_serve =
             |worker: &Worker| worker.state == WorkerState::Up && !failures.leaves_out(worker.address, now_us);
         let workers = self.pool.workers.iter().zip(&self.places);

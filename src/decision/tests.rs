@@ -217,7 +217,7 @@ fn under_a_rule_that_weighs_load_a_busy_worker_is_left_for_one_that_holds_nothin
     let hashes = sequence_hashes(&tokens, 4, Namespace::default());
     let asked = Asked { hashes: &hashes, block_size: 4, tokens: 40, whole: true, last: true };
     let busy = ledger.place(WorkerKey { address: address(0), rank: Some(0) });
-    let _under_way = ledger.book(busy, Work { prefill_tokens: 400, blocks: 100 });
+    let _under_way = ledger.book(busy, Work { prefill_tokens: 400, blocks: 100 }, 0);
     let mut first = |rule: &Rule| {
         let (index, ledger, failures) = (&mut index, &mut ledger, &Failures::default());
         let mut around = Surroundings {

@@ -307,7 +307,7 @@ impl Exchange {
         decision: &Decision,
         spent_us: u64,
     ) -> Flow {
-        let steers = filter.steers();
+        let (steers, now_us) = (filter.steers(), host.now_us());
         let mut served = Served::default();
         if let Some(lookup) = decision.lookup() {
             self.cold =
@@ -324,7 +324,7 @@ impl Exchange {
             // Booked at once, so that the next request sees it; corrected when it is known who really served.
             self.booking = served.named.map(|address| {
                 let place = filter.ledger.place(WorkerKey { address, rank: self.rank });
-                filter.ledger.book(place, served.work)
+                filter.ledger.book(place, served.work, now_us)
             });
         }
         self.comparison = match decision {
@@ -333,7 +333,7 @@ impl Exchange {
         };
         host.begins(Phase::Account);
         filter.metrics(self.pool).count(host, decision, steers, spent_us);
-        filter.ledger.write(host, host.now_us());
+        filter.ledger.write(host, now_us);
         if filter.config.decision_header.is_some() {
             self.decision_text = Some(headers::decision_text(decision, steers, self.waited_us));
         }
@@ -377,13 +377,14 @@ impl Exchange {
             return;
         }
         self.release(filter);
+        let now_us = host.now_us();
         if let Some(address) = address {
             let place = filter.ledger.place(WorkerKey { address, rank: self.rank });
             // What another than who was named has of the prompt is not known.
             let work = if named == Some(address) { work } else { self.cold };
-            self.booking = Some(filter.ledger.book(place, work));
+            self.booking = Some(filter.ledger.book(place, work, now_us));
         }
-        filter.ledger.write(host, host.now_us());
+        filter.ledger.write(host, now_us);
     }
 
     /// A part of the response's body is there: the prompt has been computed.
@@ -392,7 +393,7 @@ impl Exchange {
             comparison.read(host, len);
         }
         if let Some(booking) = &mut self.booking {
-            filter.ledger.prefill_done(booking);
+            filter.ledger.prefill_done(booking, || host.now_us());
         }
     }
 

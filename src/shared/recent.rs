@@ -6,18 +6,20 @@
 //!
 //! A route is known by the hashes of a few of its blocks, its *rungs*: a sequence hash names everything before it, so one
 //! rung that matches is a prefix that matches. Only blocks that the index does not have yet are written down, at fixed shares
-//! of their number: each sixteenth, and below the first of these each half of the one before. So a shared beginning is found
-//! to within a sixteenth of what was new, and short ones to within a half. Of a hash the low 32 bits are kept: one foreign
-//! prompt in four billion would count as cached for a moment.
+//! of their number: each sixteenth; below the first of these each half of the one before; and behind the last of them 1, 2, 4
+//! ... blocks before the end. So a shared beginning is found to within a sixteenth of what was new, a short one to within a
+//! half, and where most is shared (a burst of questions about one document), what the first question had of its own counts
+//! as twice as long at most. Of a hash the low 32 bits are kept: one foreign prompt in four billion would count as cached
+//! for a moment.
 //!
-//! # Layout, version 1
+//! # Layout, version 2
 //!
 //! All numbers are little-endian.
 //!
 //! ```text
 //! offset  size  field
 //! 0       4     magic, the bytes "WRRR"
-//! 4       2     format version, 1
+//! 4       2     format version, 2
 //! 6       2     0
 //! 8       8     generation of the index, whose slots the routes are of
 //! 16      ...   routes, oldest first: time (8, microseconds since 1970), slot (2), open (1), number of rungs (1),
@@ -30,19 +32,18 @@
 use warmroute_routing::hash::SequenceHash;
 use warmroute_routing::page::{Generation, Slot};
 
-const FORMAT_VERSION: u16 = 1;
+const FORMAT_VERSION: u16 = 2;
 const MAGIC: &[u8; 4] = b"WRRR";
 const HEAD_BYTES: usize = 16;
 const ROUTE_HEAD_BYTES: usize = 20;
 const RUNG_BYTES: usize = 4;
 
-/// The most that the value takes: some 160 routes of cold prompts, or 500 of conversations that go on. It is read and
+/// The most that the value takes: some 130 routes of cold prompts, or 400 of conversations that go on. It is read and
 /// written as a whole for each decision, and 16 KiB cost about a microsecond more than nothing.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// The rungs' depths, in 256ths of the blocks that are written down.
-const SHARES: [u64; 20] =
-    [1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
+/// The rungs' depths, in 256ths of the blocks that are written down, but for those near the end.
+const SHARES: [u64; 19] = [1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240];
 
 /// The routes of one generation, as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,11 +84,17 @@ pub struct Shared {
 /// The depths of a route's rungs, in blocks, ascending; the last is its end.
 fn rungs(base: u32, end: u32) -> impl Iterator<Item = u32> {
     let news = u64::from(end.saturating_sub(base));
-    let mut last = base;
-    SHARES.into_iter().filter_map(move |share| {
-        let depth = base.saturating_add(u32::try_from((news * share).div_ceil(256)).unwrap_or(u32::MAX));
-        (std::mem::replace(&mut last, depth) < depth).then_some(depth)
-    })
+    let by_share = SHARES.into_iter().map(move |share| (news * share).div_ceil(256));
+    let near_end = (0..news.checked_ilog2().unwrap_or(0)).rev().map(move |power| news - (1 << power));
+    let mut last = 0;
+    let depths = by_share.chain(near_end).chain([news]);
+    let depths = depths.filter(move |depth| {
+        let deeper = *depth > last;
+        last = last.max(*depth);
+        deeper
+    });
+    // None is deeper than the end.
+    depths.map(move |depth| base.saturating_add(u32::try_from(depth).unwrap_or(u32::MAX)))
 }
 
 /// What is kept of the hash of the last of so many blocks.
@@ -157,7 +164,7 @@ impl RecentBook {
         self.make_room(ROUTE_HEAD_BYTES + count * RUNG_BYTES, head.routed_at_us, life_us);
         self.0.extend_from_slice(&head.routed_at_us.to_le_bytes());
         self.0.extend_from_slice(&head.slot.number().to_le_bytes());
-        // There are no more rungs than shares.
+        // There are at most 19 by their shares and 32 near the end.
         self.0.extend_from_slice(&[u8::from(head.open), count as u8]);
         self.0.extend_from_slice(&head.base.to_le_bytes());
         self.0.extend_from_slice(&head.end.to_le_bytes());
@@ -248,15 +255,20 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_beginning_is_found_to_within_a_sixteenth_or_a_half_and_never_too_deep() {
+    fn a_shared_beginning_is_found_to_within_a_sixteenth_a_half_or_the_rest_and_never_too_deep() {
         let first = hashes(1, 1024);
         let book = book(head(3, 0, 1024), &first);
         for common in 4..1024usize {
             let prompt: Vec<_> =
                 first[..common].iter().copied().chain(hashes(2, 1100 - common as u64)).collect();
             let Shared { blocks, goes_on } = shared(&book, &prompt);
-            let (blocks, least) =
-                (blocks as usize, if common < 64 { common.div_ceil(2) } else { common - 63 });
+            let blocks = blocks as usize;
+            // 1,024 - 64 is a rung by either rule.
+            let least = match common {
+                ..64 => common.div_ceil(2),
+                64..960 => common - 63,
+                _ => 1024 - 2 * (1024 - common),
+            };
             assert!(blocks <= common && blocks >= least && !goes_on, "{blocks} of {common}");
         }
     }
@@ -293,7 +305,7 @@ mod tests {
             assert!(book.bytes().len() <= MOST_BYTES);
         }
         let times: Vec<_> = book.routes().map(|route| route.head.routed_at_us).collect();
-        assert!(times.len() >= 160 && times.is_sorted() && times.last() == Some(&(SECOND + 4_999)));
+        assert!(times.len() >= 130 && times.is_sorted() && times.last() == Some(&(SECOND + 4_999)));
         book.push(RouteHead { routed_at_us: 4 * SECOND, ..head(1, 0, 250) }, &prompt, LIFE);
         assert_eq!(book.routes().count(), 1);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use warmroute_e2e::{Answer, Client, Stack, StackBuilder, tokens};
 
@@ -65,9 +65,8 @@ struct Burst {
     cold: f64,
 }
 
-/// A burst of 64 prompts of some 4,000 new tokens, by the policy that keeps to a warm worker until it is saturated.
-async fn burst(name: &str, most_surplus_tokens: u64) -> Result<Burst> {
-    let policy = json!({ "name": "sticky", "most_surplus_tokens": most_surplus_tokens });
+/// A burst of 64 prompts that share 4,000 new tokens, and have some of their own.
+async fn burst(name: &str, policy: Value, own_tokens: usize) -> Result<Burst> {
     let pools = json!([{ "name": "llama", "clusters": ["workers"], "policy": policy }]);
     let stack = ready(Stack::builder(name).filter(json!({ "pools": pools }))).await?;
     let cold = async || {
@@ -75,7 +74,7 @@ async fn burst(name: &str, most_surplus_tokens: u64) -> Result<Burst> {
         anyhow::Ok(stack.envoy.prometheus().await?.sum("warmroute_requests_total", &labels))
     };
     let before = cold().await?;
-    let answers = send_all(&stack, sharing(&tokens(7, 4_000), 64, 32), 64, 8).await?;
+    let answers = send_all(&stack, sharing(&tokens(7, 4_000), 64, own_tokens), 64, 8).await?;
     let cold = cold().await? - before;
     stack.stop().await?;
     Ok(Burst { counts: by_engine(&answers), cold })
@@ -83,7 +82,7 @@ async fn burst(name: &str, most_surplus_tokens: u64) -> Result<Burst> {
 
 #[tokio::test]
 async fn a_burst_with_one_new_prefix_stays_together_while_capacity_allows() -> Result<()> {
-    let Burst { counts, cold } = burst("burst-together", 200_000).await?;
+    let Burst { counts, cold } = burst("burst-together", json!({ "name": "default" }), 16).await?;
     ensure!(counts.len() <= 2, "{counts:?}");
     // Both threads may meet the prefix for the first time at once.
     ensure!((1.0..=2.0).contains(&cold), "{cold} of 64 found nothing");
@@ -92,17 +91,26 @@ async fn a_burst_with_one_new_prefix_stays_together_while_capacity_allows() -> R
 
 #[tokio::test]
 async fn a_burst_with_one_new_prefix_spills_over_where_capacity_does_not_allow() -> Result<()> {
-    let Burst { counts, cold } = burst("burst-spills", 4_400).await?;
-    ensure!(counts.len() >= 3, "{counts:?}");
+    // Half a prefix of their own each: to wait for 64 of them takes longer than to compute the prefix on all four.
+    let Burst { counts, cold } = burst("burst-spills", json!({ "name": "default" }), 2_000).await?;
+    ensure!(counts.len() == 4, "{counts:?}");
     // Who spills over computes the prefix once more, and the others follow there.
     ensure!(cold <= 8.0, "{cold} of 64 found nothing");
     Ok(())
 }
 
 #[tokio::test]
+async fn a_sticky_burst_spills_over_at_its_bound() -> Result<()> {
+    let policy = json!({ "name": "sticky", "most_surplus_tokens": 4_400 });
+    let Burst { counts, cold } = burst("burst-sticky", policy, 32).await?;
+    ensure!(counts.len() >= 3, "{counts:?}");
+    ensure!(cold <= 8.0, "{cold} of 64 found nothing");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_hot_system_prompt_at_95_percent_load_is_shared_by_all() -> Result<()> {
-    let pools = json!([{ "name": "llama", "clusters": ["workers"], "policy": { "name": "cost" } }]);
-    let stack = ready(Stack::builder("hot-prompt").filter(json!({ "pools": pools }))).await?;
+    let stack = ready(Stack::builder("hot-prompt")).await?;
     // 61 of the 64 places of four engines.
     let answers = send_all(&stack, sharing(&tokens(7, 2_000), 600, 200), 61, 16).await?;
     let counts = by_engine(&answers);

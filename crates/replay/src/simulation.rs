@@ -141,7 +141,7 @@ impl Simulation<'_> {
                 *ttft = output.at - sent.at;
             }
             self.outcome.cached_tokens += output.cached_tokens as u64;
-            self.gateway.prefill_done(id);
+            self.gateway.prefill_done(id, output.at);
             self.router.answered(id, output.at);
         }
         if output.finished {

@@ -19,6 +19,7 @@ pub mod loads;
 pub mod lookup;
 pub mod page;
 pub mod pool;
+pub mod progress;
 pub mod prompt_blocks;
 mod tier;
 

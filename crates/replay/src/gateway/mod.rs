@@ -26,6 +26,10 @@ pub(crate) struct Gateway {
     routes: RecentRoutes,
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 // === impl Gateway ===
 
 impl Gateway {
@@ -63,8 +67,8 @@ impl Gateway {
         now: Duration,
         tie: u64,
     ) -> Selection {
-        let slots = self.index.slots().zip(self.books.loads());
-        let candidates: Vec<_> = slots.map(|(slot, load)| Candidate { slot, load: *load }).collect();
+        let slots = self.index.slots().zip(self.books.left(now));
+        let candidates: Vec<_> = slots.map(|(slot, load)| Candidate { slot, load }).collect();
         let limits = Limits { max_reads: MAX_PAGE_READS, choices: 1 };
         let question = Question { prompt: request.prompt, candidates: &candidates, policy, limits, tie };
         let mut selector = Selector::default();
@@ -83,14 +87,14 @@ impl Gateway {
         cached_blocks: u32,
         now: Duration,
     ) {
-        self.books.book(id, worker, request, cached_blocks);
+        self.books.book(id, worker, request, cached_blocks, now);
         let published = self.index.depths(&request.hashes).get(worker).map_or(0, Depths::any);
         self.routes.note(worker, request, published, now);
     }
 
     /// A request's first token is there.
-    pub(crate) fn prefill_done(&mut self, id: u64) {
-        self.books.prefill_done(id);
+    pub(crate) fn prefill_done(&mut self, id: u64, now: Duration) {
+        self.books.prefill_done(id, now);
     }
 
     /// A request is answered.

@@ -8,6 +8,7 @@ use warmroute_routing::lookup::Floor;
 use warmroute_routing::page::Slot;
 
 use super::index::GENERATION;
+use super::micros;
 use crate::workload::Request;
 
 /// The routes of the last moments.
@@ -39,8 +40,4 @@ impl RecentRoutes {
         let shared = routes.map(|route| (route.head.slot, route.shared_with(&request.hashes).blocks));
         shared.filter(|(_, blocks)| *blocks > 0).map(floor).collect()
     }
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
