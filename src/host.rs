@@ -128,6 +128,9 @@ pub trait RequestHost: Host {
     /// At most `len` bytes of the request's held body, from `start` on.
     fn request_body(&self, start: usize, len: usize) -> Option<Vec<u8>>;
 
+    /// Puts these bytes in the place of the request's body, which is held and complete. Whether the host has taken them.
+    fn set_request_body(&self, bytes: &[u8]) -> bool;
+
     /// At most `len` bytes of the part of the response's body that has just come, from `start` on.
     fn response_body(&self, start: usize, len: usize) -> Option<Vec<u8>>;
 

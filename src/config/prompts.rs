@@ -15,9 +15,11 @@ pub struct PromptsConfig {
     pub max_wait_ms: u64,
     /// How much longer it may wait for each KiB of its body, in microseconds: 0 to 100,000.
     pub max_wait_us_per_kib: u64,
+    /// Whether the engines are handed the token IDs in the place of the text, where their API takes either.
+    pub hand_over_tokens: bool,
 }
 
-const FIELDS: [&str; 4] = ["cluster", "authority", "max_wait_ms", "max_wait_us_per_kib"];
+const FIELDS: [&str; 5] = ["cluster", "authority", "max_wait_ms", "max_wait_us_per_kib", "hand_over_tokens"];
 
 // === impl PromptsConfig ===
 
@@ -37,5 +39,6 @@ pub(super) fn read(field: &Field<'_>) -> Result<PromptsConfig, ConfigError> {
         authority,
         max_wait_ms: fields.number("max_wait_ms", 1..=10_000, 30)?,
         max_wait_us_per_kib: fields.number("max_wait_us_per_kib", 0..=100_000, 250)?,
+        hand_over_tokens: fields.flag("hand_over_tokens", false)?,
     })
 }

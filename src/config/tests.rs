@@ -154,6 +154,7 @@ fn text_prompts_are_waited_for_by_the_size_of_their_body_and_chats_are_read() {
     );
     let prompts = config.pools[0].prompts.as_ref().unwrap();
     assert_eq!((prompts.cluster.as_str(), prompts.authority.as_str()), ("c", "c"));
+    assert!(!prompts.hand_over_tokens);
     assert_eq!([0, 1023, 4095, 4096, 128 << 10].map(|bytes| prompts.budget_ms(bytes)), [30, 30, 30, 31, 62]);
     assert_eq!(config.pools[1].prompts, None);
     for path in ["/v1/completions", "/v1/chat/completions?x", "/v1/responses", "/v1/messages", "/generate"] {
@@ -182,7 +183,7 @@ fn text_prompts_that_cannot_be_asked_about_are_refused() {
     refuses(
         r#"{"pools": [{"name": "a", "prompts": {"cluster": "c", "wait_ms": 5}}]}"#,
         "pools[0].prompts.wait_ms: is not a field that can stand here; write only cluster, authority, max_wait_ms, \
-         max_wait_us_per_kib",
+         max_wait_us_per_kib, hand_over_tokens",
     );
     refuses(
         r#"{"pools": [{"name": "a", "prompts": {"cluster": "c"}}], "read_body": false}"#,

@@ -160,6 +160,11 @@ impl RequestHost for FakeHost {
         Some(rest.get(..len.min(rest.len()))?.to_vec())
     }
 
+    fn set_request_body(&self, bytes: &[u8]) -> bool {
+        *self.body.borrow_mut() = bytes.to_vec();
+        true
+    }
+
     fn response_body(&self, start: usize, len: usize) -> Option<Vec<u8>> {
         let body = self.response_body.borrow();
         let rest = body.get(start..)?;

@@ -52,6 +52,13 @@ unsafe extern "C" {
         value: *mut *mut u8,
         len: *mut usize,
     ) -> u32;
+    fn proxy_set_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        replaced: usize,
+        value: *const u8,
+        len: usize,
+    ) -> u32;
     fn proxy_get_property(path: *const u8, path_len: usize, value: *mut *mut u8, len: *mut usize) -> u32;
     fn proxy_get_shared_data(
         key: *const u8,
@@ -127,6 +134,14 @@ pub(super) fn buffer(buffer: Buffer, start: usize, max: usize) -> Option<Vec<u8>
     // SAFETY: the pointers are valid for the call; what the host gives is taken over once.
     let status = unsafe { proxy_get_buffer_bytes(buffer as u32, start, max, &raw mut value, &raw mut len) };
     taken(status, value, len)
+}
+
+/// Puts bytes in the place of all of a buffer; says whether the host did.
+pub(super) fn replace_buffer(buffer: Buffer, bytes: &[u8]) -> bool {
+    // The host takes a start of 0 and more bytes than there are for the whole of it.
+    const ALL: usize = usize::MAX;
+    // SAFETY: the host reads the bytes during the call only.
+    unsafe { proxy_set_buffer_bytes(buffer as u32, 0, ALL, bytes.as_ptr(), bytes.len()) == OK }
 }
 
 /// A property's serialised value. The path's parts are separated by zero bytes.

@@ -91,6 +91,10 @@ impl RequestHost for Envoy {
         abi::buffer(Buffer::Request, start, len)
     }
 
+    fn set_request_body(&self, bytes: &[u8]) -> bool {
+        abi::replace_buffer(Buffer::Request, bytes)
+    }
+
     fn response_body(&self, start: usize, len: usize) -> Option<Vec<u8>> {
         abi::buffer(Buffer::Response, start, len)
     }

@@ -15,6 +15,7 @@
 
 mod body;
 mod filter;
+mod handover;
 mod headers;
 mod question;
 mod served;
@@ -26,13 +27,14 @@ mod waiting;
 use std::net::SocketAddr;
 
 use warmroute_routing::loads::WorkerKey;
-use warmroute_routing::prompt_blocks::Extent;
+use warmroute_routing::prompt_blocks::{Extent, PromptBlocks};
 
 use crate::decision::{Asked, Decision, Inquiry, Reason, Route};
 use crate::host::{Call, CallAnswer, CallId, Phase, RequestHost};
 use crate::ledger::{Booking, Work};
 use crate::wishes::Wishes;
 use body::{BodyReader, Step};
+use handover::Place;
 use headers::{HeaderPrompt, Intake};
 use question::Asking;
 use served::{Comparison, Rest, Sent, Served};
@@ -232,21 +234,24 @@ impl Exchange {
         let asked = filter.tokenizer(pool).and_then(|tokenizer| {
             let body = host.request_body(0, usize::try_from(bytes).ok()?)?;
             let headers = host.request_headers();
-            let call = tokenizer.ask(headers.get(":path")?, &body, post)?;
-            Some((call, tokenizer.budget_us(bytes)))
+            let path = headers.get(":path")?;
+            let handover = tokenizer.handover(path);
+            let call = tokenizer.ask(path, handover.is_some(), &body, post)?;
+            Some((call, handover, tokenizer.budget_us(bytes)))
         });
         match asked {
-            Some((call, _)) => {
-                let asking = Asking { call, inquiry, pool, block_size, bytes, since_us, spent_us };
+            Some((call, handover, budget_us)) => {
+                let asking = Asking { call, inquiry, pool, block_size, bytes, handover, since_us, spent_us };
                 self.state = State::Asking(Box::new(asking));
+                Some((call, budget_us))
             }
             None => {
                 filter.metrics(self.pool).asked(host, Some(Reason::CollectorUnavailable), 0);
                 filter.metrics(self.pool).held(host, bytes);
                 self.carry_out(host, filter, &Decision::fallback(Reason::CollectorUnavailable), spent_us);
+                None
             }
         }
-        asked
     }
 
     /// The collector has answered, or the proxy in its place; none: the time for that is long over. The request goes on.
@@ -255,7 +260,7 @@ impl Exchange {
             return;
         }
         let State::Asking(asking) = std::mem::take(&mut self.state) else { return };
-        let Asking { mut inquiry, pool, block_size, bytes, since_us, spent_us, .. } = *asking;
+        let Asking { mut inquiry, pool, block_size, bytes, handover, since_us, spent_us, .. } = *asking;
         let start_us = host.now_us();
         let waited_us = start_us.saturating_sub(since_us);
         let blocks =
@@ -263,6 +268,9 @@ impl Exchange {
         filter.metrics(self.pool).asked(host, blocks.as_ref().err().copied(), waited_us);
         filter.metrics(self.pool).held(host, bytes);
         self.waited_us = Some(waited_us);
+        if let (Ok(blocks), Some(place)) = (&blocks, handover.filter(|_| filter.steers())) {
+            hand_over(host, bytes, place, blocks);
+        }
         let decision = blocks.and_then(|blocks| {
             let asked = Asked {
                 hashes: &blocks.hashes,
@@ -425,6 +433,16 @@ fn comparison(filter: &mut Filter, route: &Route) -> Option<Box<Comparison>> {
     let compares = filter.compares(worker);
     let block_size = route.block_size;
     compares.then(|| Box::new(Comparison { worker, prediction, block_size, usage: UsageReader::default() }))
+}
+
+/// Puts a prompt's tokens in the place of its text, where they are all there.
+fn hand_over(host: &impl RequestHost, bytes: u64, place: Place, blocks: &PromptBlocks) {
+    let Some(tokens) = blocks.tokens.as_ref().filter(|_| blocks.extent == Extent::Whole) else { return };
+    let body = usize::try_from(bytes).ok().and_then(|bytes| host.request_body(0, bytes));
+    let Some(body) = body.and_then(|body| handover::with_tokens(&body, place, tokens)) else { return };
+    if host.set_request_body(body.as_bytes()) && host.request_headers().get("content-length").is_some() {
+        host.set_request_header("content-length", &body.len().to_string());
+    }
 }
 
 /// Whether an answer is one of an engine's that can be read.

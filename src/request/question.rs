@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use warmroute_routing::prompt_blocks::{MEDIA_TYPE, PromptBlocks};
 
+use super::handover::{self, Place};
 use crate::config::PromptsConfig;
 use crate::decision::{Inquiry, Reason};
 use crate::host::{Call, CallAnswer, CallId};
@@ -33,6 +34,8 @@ pub(super) struct Asking {
     pub(super) block_size: u32,
     /// Bytes of the body.
     pub(super) bytes: u64,
+    /// Where the engine is handed the tokens, if it is.
+    pub(super) handover: Option<Place>,
     /// Since when it waits, in microseconds since 1970.
     pub(super) since_us: u64,
     /// The time that was spent on the decision so far, in microseconds.
@@ -56,18 +59,28 @@ impl Tokenizer {
         self.config.budget_ms(body_bytes).saturating_mul(1000)
     }
 
-    /// Asks for the blocks of a request with this `:path`.
+    /// Where a request with this `:path` is handed its tokens, if it is.
+    pub(super) fn handover(&self, request_path: &[u8]) -> Option<Place> {
+        if self.config.hand_over_tokens { handover::place(request_path) } else { None }
+    }
+
+    /// Asks for the blocks of a request with this `:path`, and for its tokens where they are wanted.
     pub(super) fn ask(
         &self,
         request_path: &[u8],
+        with_tokens: bool,
         body: &[u8],
         post: impl FnOnce(&Call<'_>, &[u8]) -> Option<CallId>,
     ) -> Option<CallId> {
         let path = request_path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
+        let mut path = self.path.clone() + &escaped(path);
+        if with_tokens {
+            path.push_str("&tokens=true");
+        }
         let call = Call {
             cluster: &self.config.cluster,
             authority: &self.config.authority,
-            path: &(self.path.clone() + &escaped(path)),
+            path: &path,
             accept: Some(MEDIA_TYPE),
             timeout_ms: self.config.budget_ms(body.len() as u64),
         };
@@ -158,9 +171,10 @@ mod tests {
             authority: "a".into(),
             max_wait_ms: 30,
             max_wait_us_per_kib: 250,
+            hand_over_tokens: false,
         };
         let tokenizer = Tokenizer::new("llama", &config);
-        let call = tokenizer.ask(b"/x/v1/messages?beta=true", &[b' '; 9 << 10], |call, body| {
+        let call = tokenizer.ask(b"/x/v1/messages?beta=true", false, &[b' '; 9 << 10], |call, body| {
             assert_eq!(call.path, "/v1/prompt-blocks?pool=llama&path=/x/v1/messages");
             assert_eq!((call.cluster, call.authority, call.accept), ("c", "a", Some(MEDIA_TYPE)));
             assert_eq!((call.timeout_ms, body.len()), (32, 9 << 10));

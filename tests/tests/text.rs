@@ -160,6 +160,33 @@ async fn text_goes_where_its_tokens_would_go() -> Result<()> {
     stack.stop().await
 }
 
+#[tokio::test]
+async fn an_engine_that_takes_them_is_handed_the_tokens() -> Result<()> {
+    let handing = json!({
+        "pools": [{ "name": POOL, "clusters": ["workers"], "prompts": {
+            "cluster": "warmroute-collector", "max_wait_ms": 5_000, "hand_over_tokens": true,
+        } }],
+    });
+    let stack = tokenizing("hand-over", 5_000).filter(handing).start().await?;
+    wait_until_tokenizing(&stack).await?;
+    let text = "A text of some length, with «this» and 👋 that. ".repeat(200);
+    for client in [Client::http1(stack.url())?, Client::http2(stack.url())?] {
+        // This engine takes no text there: it is served only if it is handed the tokens.
+        let body = json!({ "text": text, "sampling_params": { "max_new_tokens": 1 } });
+        let (decision, answer) = decided(&client, "/generate", &body).await?;
+        ensure!(decision.starts_with("steered"), "{decision}");
+        ensure!(answer["meta_info"]["prompt_tokens"] == json!(text.len()), "{answer}");
+        // The same prompt, by another API.
+        let body = json!({ "model": "sim", "prompt": text, "max_tokens": 1, "return_token_ids": true });
+        let (decision, answer) = decided(&client, "/v1/completions", &body).await?;
+        ensure!(decision.starts_with("steered"), "{decision}");
+        let tokens: Vec<u64> = text.bytes().map(u64::from).collect();
+        ensure!(answer["choices"][0]["prompt_token_ids"] == json!(tokens), "{answer}");
+        ensure!(answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64() > Some(0), "{answer}");
+    }
+    stack.stop().await
+}
+
 /// Sends text until none of `count` requests in a row has waited for longer than the budget and its margin. A machine that
 /// is busy with other things may delay a request now and then; a filter that does not keep to its budget delays each.
 async fn wait_until_within_budget(client: &Client, body: &Value, reason: &str, count: usize) -> Result<()> {

@@ -249,3 +249,54 @@ fn a_text_prompt_with_trailers_is_asked_about_and_more_callbacks_change_nothing(
     assert_eq!(destination(&host).as_deref(), Some("127.0.0.1:8001"));
     assert_eq!(host.posts.borrow().len(), 1);
 }
+
+#[test]
+fn the_engine_is_handed_the_tokens_where_it_is_configured_and_its_api_takes_them() {
+    let handing =
+        r#"{"pools":[{"name":"p","prompts":{"cluster":"c","hand_over_tokens":true}}],"recent_routes_ms":0}"#;
+    let observing = handing.replacen('{', r#"{"mode":"observe","#, 1);
+    let good = answer(&[1, 2, 3, 4, 5], 4, Extent::Whole);
+    let with_tokens = |extent| {
+        let mut blocks = PromptBlocks::decode(&good.body).unwrap();
+        (blocks.extent, blocks.tokens) = (extent, Some(vec![1, 2, 3, 4, 5]));
+        CallAnswer { status: Some(200), body: blocks.encode() }
+    };
+    let (text, tokens) = (r#"{"prompt":"hello","n":1}"#, r#"{"prompt":[1,2,3,4,5],"n":1}"#);
+    let generate = r#"{"text":"hello"}"#;
+    let late = CallAnswer { status: Some(504), body: vec![] };
+    let cases = [
+        (handing, "/v1/completions?x", text, with_tokens(Extent::Whole), tokens, "&tokens=true"),
+        (
+            handing,
+            "/generate",
+            generate,
+            with_tokens(Extent::Whole),
+            r#"{"input_ids":[1,2,3,4,5]}"#,
+            "&tokens=true",
+        ),
+        (handing, "/v1/completions", text, with_tokens(Extent::Prefix), text, "&tokens=true"),
+        (handing, "/v1/completions", text, good.clone(), text, "&tokens=true"),
+        (handing, "/v1/completions", text, late, text, "&tokens=true"),
+        (handing, "/v1/chat/completions", CHAT, with_tokens(Extent::Whole), CHAT, ""),
+        (config(), "/v1/completions", text, with_tokens(Extent::Whole), text, ""),
+        (&observing, "/v1/completions", text, with_tokens(Extent::Whole), text, "&tokens=true"),
+    ];
+    for (config, path, body, answer, expected, query) in cases {
+        for announced in [true, false] {
+            let host = host();
+            host.set_request_header(":path", path);
+            if announced {
+                host.set_request_header("content-length", &body.len().to_string());
+            }
+            let mut filter = filter(&host, config);
+            let Sent { mut exchange, .. } = send(&host, &mut filter, body, 99);
+            asked(&host, &mut filter, &mut exchange).unwrap();
+            let path = path.trim_end_matches("?x");
+            assert_eq!(*host.post_paths.borrow(), [format!("/v1/prompt-blocks?pool=p&path={path}{query}")]);
+            exchange.answered(&host, &mut filter, Some(&answer));
+            assert_eq!(String::from_utf8_lossy(&host.body.borrow()), expected, "{path}");
+            let length = host.request_header("content-length");
+            assert_eq!(length, announced.then(|| expected.len().to_string().into_bytes()), "{path}");
+        }
+    }
+}
