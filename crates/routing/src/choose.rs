@@ -2,15 +2,16 @@
 //!
 //! The search reads no page that cannot change who wins. A worker's cost is bounded from above by what it is known to
 //! hold and from below by what it may hold; as soon as nobody's lower bound beats the best upper bound, the rest of the
-//! lookup is left out (branch and bound).
-
-use std::cmp::Ordering;
+//! lookup is left out (branch and bound). Nor does it look at a worker one by one that cannot be among the best, whoever it
+//! is: of those that have not been looked at it is known what they hold at most, and that they have no less in hand than
+//! the least of all.
 
 use crate::hash::SequenceHash;
-use crate::lookup::{Depths, Extent, Floor, IndexShape, Lookup, Match, PageStore, Progress, Refine, Scope};
+use crate::lookup::{Depths, Extent, Floor, IndexShape, Lookup, Match, PageStore, Progress, Scope};
 use crate::page::Slot;
 use crate::tier::Tier;
 
+mod contest;
 mod first_token;
 mod least_load;
 mod longest_prefix;
@@ -18,6 +19,7 @@ mod rule;
 mod sticky;
 mod weighed;
 
+use self::contest::Contest;
 pub use first_token::FirstToken;
 pub use least_load::LeastLoad;
 pub use longest_prefix::LongestPrefix;
@@ -79,6 +81,8 @@ pub struct Cost {
 ///
 /// - A deeper match never costs more: for equal prompt and load, `cost` does not rise when any depth grows. The search
 ///   relies on it to leave pages unread.
+/// - More in hand never costs less: for equal prompt and depths, `cost` does not fall when any figure of the load grows. The
+///   search relies on it to leave workers out.
 /// - Equal arguments give equal costs: no clock, no chance.
 /// - It is called for each candidate and each page read, so it does not allocate.
 pub trait Policy {
@@ -151,8 +155,9 @@ pub fn select<S: PageStore, P: Policy>(
     question: &Question<'_, P>,
 ) -> Selection {
     let mut selector = Selector::default();
-    selector.advance(store, shape, hashes, true, question);
-    selector.selection(question)
+    let mut contest = Contest::new(question);
+    selector.look_up(store, shape, hashes, true, &mut contest);
+    selector.chosen(&contest)
 }
 
 // === impl Selector ===
@@ -171,15 +176,24 @@ impl Selector {
         whole: bool,
         question: &Question<'_, P>,
     ) -> Progress {
+        self.look_up(store, shape, hashes, whole, &mut Contest::new(question))
+    }
+
+    fn look_up<S: PageStore, P: Policy>(
+        &mut self,
+        store: &mut S,
+        shape: IndexShape,
+        hashes: &[SequenceHash],
+        whole: bool,
+        contest: &mut Contest<'_, P>,
+    ) -> Progress {
+        let question = contest.question;
         let candidates = question.candidates;
         let ignored = &self.ignored;
-        let live = |slot| {
-            candidates.binary_search_by_key(&slot, |candidate| candidate.slot).is_ok()
-                && !ignored.contains(&slot)
-        };
+        let live = |slot| find(candidates, slot).is_some() && !ignored.contains(&slot);
         let scope = Scope { store, shape, live, max_reads: question.limits.max_reads };
         let extent = Extent { hashes, expected_blocks: (!whole).then_some(question.prompt.blocks) };
-        self.lookup.advance(scope, extent, &mut Contest::new(question))
+        self.lookup.advance(scope, extent, contest)
     }
 
     /// Takes as given, from the next [`Selector::advance`] on, what was just sent to these workers.
@@ -196,14 +210,33 @@ impl Selector {
     /// Whether a worker is known to hold no more than what was found of it, of the blocks that are there.
     pub fn is_exact(&self, slot: Slot) -> bool {
         let mut matches = self.lookup.matches().workers.iter();
-        matches.find(|found| found.slot == slot).is_none_or(Match::is_exact)
+        let found = matches.find(|found| found.slot == slot);
+        found.map_or(self.lookup.others() == 0, Match::is_exact)
     }
 
     /// The best by what is known so far.
     pub fn selection<P: Policy>(&self, question: &Question<'_, P>) -> Selection {
+        self.chosen(&Contest::new(question))
+    }
+
+    fn chosen<P: Policy>(&self, contest: &Contest<'_, P>) -> Selection {
         let found = self.lookup.matches();
-        let choices = Contest::new(question).ranking(&found.workers, question.limits.choices, question.tie);
+        let choices = contest.ranking(&found.workers);
         Selection { choices, matched: !found.workers.is_empty(), reads: found.reads, capped: found.capped }
+    }
+}
+
+/// See [`Cost::key`].
+type CostKey = (i64, i64);
+
+/// A worker among the candidates.
+#[inline]
+fn find(candidates: &[Candidate], slot: Slot) -> Option<usize> {
+    // Where no slot is missing, it is where its number says.
+    let guess = usize::from(slot.number());
+    match candidates.get(guess) {
+        Some(candidate) if candidate.slot == slot => Some(guess),
+        _ => candidates.binary_search_by_key(&slot, |candidate| candidate.slot).ok(),
     }
 }
 
@@ -212,14 +245,6 @@ impl Selector {
 fn saved_blocks(depths: &Depths, gpu_credit: f64, cpu_credit: f64, disk_credit: f64) -> f64 {
     let [gpu, cpu, disk] = [Tier::Gpu, Tier::Cpu, Tier::Disk].map(|tier| f64::from(depths.within(tier)));
     gpu_credit * gpu + cpu_credit * (cpu - gpu) + disk_credit * (disk - cpu)
-}
-
-/// The candidates, and what their costs are bounded by.
-struct Contest<'a, P> {
-    question: &'a Question<'a, P>,
-    fleet: Fleet,
-    /// The least cost of those without a match: known once the matches are.
-    unmatched: Option<Option<Cost>>,
 }
 
 // === impl Prompt ===
@@ -234,91 +259,13 @@ impl Prompt {
 // === impl Cost ===
 
 impl Cost {
-    fn order(&self, other: &Self) -> Ordering {
-        self.first.total_cmp(&other.first).then(self.then.total_cmp(&other.then))
-    }
-
-    fn beats(&self, other: &Self) -> bool {
-        self.order(other).is_lt()
-    }
-}
-
-// === impl Contest ===
-
-impl<'a, P: Policy> Contest<'a, P> {
-    fn new(question: &'a Question<'a, P>) -> Self {
-        let least = question.candidates.iter().map(|candidate| candidate.load.prefill_tokens).min();
-        Self { question, fleet: Fleet { least_prefill_tokens: least.unwrap_or(0) }, unmatched: None }
-    }
-
-    fn cost(&self, depths: &Depths, load: &Load) -> Cost {
-        self.question.policy.cost(&self.question.prompt, depths, load, &self.fleet)
-    }
-
-    /// The candidates with what was found of them. Both lists ascend by slot.
-    fn with_matches<'m>(
-        &'m self,
-        matches: &'m [Match],
-    ) -> impl Iterator<Item = (&'m Candidate, Option<(usize, &'m Match)>)> {
-        let mut matches = matches.iter().enumerate().peekable();
-        self.question.candidates.iter().map(move |candidate| {
-            while matches.next_if(|(_, found)| found.slot < candidate.slot).is_some() {}
-            (candidate, matches.next_if(|(_, found)| found.slot == candidate.slot))
-        })
-    }
-
-    fn least_unmatched(&self, matches: &[Match]) -> Option<Cost> {
-        self.with_matches(matches)
-            .filter(|(_, found)| found.is_none())
-            .map(|(candidate, _)| self.cost(&Depths::default(), &candidate.load))
-            .min_by(Cost::order)
-    }
-
-    fn ranking(&self, matches: &[Match], choices: usize, tie: u64) -> Vec<Choice> {
-        let first = tie.checked_rem(self.question.candidates.len() as u64).unwrap_or(0) as usize;
-        let ranked = self.with_matches(matches).map(|(candidate, found)| {
-            let depths = found.map_or(Depths::default(), |(_, found)| found.at_least);
-            Choice { slot: candidate.slot, depths, cost: self.cost(&depths, &candidate.load) }
-        });
-        // Starting at another candidate for each request spreads the ties: the first of equals wins.
-        let ranked: Vec<_> = ranked.collect();
-        let (before, after) = ranked.split_at_checked(first).unwrap_or((&[], &ranked));
-        let mut best: Vec<Choice> = Vec::with_capacity(choices + 1);
-        for choice in after.iter().chain(before) {
-            let place = best.partition_point(|better| !choice.cost.beats(&better.cost));
-            if place < choices {
-                best.insert(place, *choice);
-                best.truncate(choices);
-            }
-        }
-        best
-    }
-}
-
-impl<P: Policy> Refine for Contest<'_, P> {
-    fn next(&mut self, matches: &[Match]) -> Option<usize> {
-        let unmatched = match self.unmatched {
-            Some(known) => known,
-            None => *self.unmatched.insert(self.least_unmatched(matches)),
+    /// Numbers that are in the order of the costs, as [`f64::total_cmp`] has it: compared more often than made.
+    fn key(&self) -> CostKey {
+        let ordered = |cost: f64| {
+            let bits = cost.to_bits() as i64;
+            bits ^ (((bits >> 63) as u64) >> 1) as i64
         };
-        // Who is sure to cost least, by what is known of everybody?
-        let sure = self
-            .with_matches(matches)
-            .filter_map(|(candidate, found)| {
-                let (i, found) = found?;
-                Some((Some(i), self.cost(&found.at_least, &candidate.load)))
-            })
-            .chain(unmatched.map(|cost| (None, cost)))
-            .min_by(|(_, a), (_, b)| a.order(b))?;
-        // Who else may still cost less?
-        let mut rivals = self.with_matches(matches).filter_map(|(candidate, found)| {
-            let (i, found) = found.filter(|(i, found)| Some(*i) != sure.0 && !found.is_exact())?;
-            self.cost(&found.at_most, &candidate.load).beats(&sure.1).then_some((i, found))
-        });
-        let first = rivals.next()?;
-        let champion = sure.0.and_then(|i| Some((i, matches.get(i)?)));
-        let (i, _) = rivals.chain(champion).fold(first, |a, b| if b.1.doubt() > a.1.doubt() { b } else { a });
-        Some(i)
+        (ordered(self.first), ordered(self.then))
     }
 }
 

@@ -100,6 +100,13 @@ pub struct Page<'a> {
     holders: &'a [[u8; HOLDER_LEN]],
 }
 
+/// Where the parts of a page are that was parsed, so that it need not be parsed again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageCuts {
+    header: PageHeader,
+    records: usize,
+}
+
 /// The workers that hold one block.
 #[derive(Clone, Copy, Debug)]
 pub struct Holders<'a>(&'a [[u8; HOLDER_LEN]]);
@@ -254,6 +261,19 @@ impl<'a> Page<'a> {
         Ok(Self { header: PageHeader { number, generation, version }, hashes, ends, holders })
     }
 
+    /// Where the page's parts are in its bytes.
+    pub(crate) fn cuts(&self) -> PageCuts {
+        PageCuts { header: self.header, records: self.hashes.len() }
+    }
+
+    /// The page that was parsed from these very bytes before.
+    pub(crate) fn at_cuts(bytes: &'a [u8], cuts: PageCuts) -> Option<Self> {
+        let (hashes, rest) = bytes.get(HEADER_LEN..)?.split_at_checked(cuts.records * HASH_LEN)?;
+        let (ends, holders) = rest.split_at_checked(cuts.records * END_LEN)?;
+        let (hashes, ends, holders) = (hashes.as_chunks().0, ends.as_chunks().0, holders.as_chunks().0);
+        Some(Self { header: cuts.header, hashes, ends, holders })
+    }
+
     /// Checks that the records are in order, so that every one of them can be found. Whoever takes pages from outside
     /// does this once, before it stores them.
     ///
@@ -290,11 +310,16 @@ impl<'a> Page<'a> {
 
     /// What is told of a block, if it is published and stands here.
     pub fn find(&self, hash: SequenceHash) -> Option<Record<'a>> {
-        let record = self.hashes.binary_search_by_key(&hash.0, |bytes| u64::from_le_bytes(*bytes)).ok()?;
-        self.record(record)
+        self.record(self.locate(hash)?)
     }
 
-    fn record(&self, record: usize) -> Option<Record<'a>> {
+    /// The place of a block's record.
+    pub(crate) fn locate(&self, hash: SequenceHash) -> Option<usize> {
+        self.hashes.binary_search_by_key(&hash.0, |bytes| u64::from_le_bytes(*bytes)).ok()
+    }
+
+    /// What is told in the record in this place.
+    pub(crate) fn record(&self, record: usize) -> Option<Record<'a>> {
         let start = match record.checked_sub(1) {
             Some(before) => end_of(*self.ends.get(before)?).0,
             None => 0,

@@ -21,6 +21,17 @@ impl PageStore for OnePage {
     }
 }
 
+/// Each page has all of it, so that pages are read as where each run has its own.
+struct Everywhere<'a>(&'a [SequenceHash], &'a [u32]);
+
+impl PageStore for Everywhere<'_> {
+    type Bytes = Vec<u8>;
+
+    fn read(&mut self, number: u32) -> Option<Vec<u8>> {
+        Some(page(number, self.0, self.1))
+    }
+}
+
 /// Costs a block that must be computed as much as `weight` blocks in hand.
 struct Missing(f64);
 
@@ -45,13 +56,17 @@ fn hashes(blocks: u64) -> Vec<SequenceHash> {
 
 /// An index in which worker `i` holds the first `depths[i]` blocks in the GPU tier.
 fn index(hashes: &[SequenceHash], depths: &[u32]) -> OnePage {
+    OnePage(page(0, hashes, depths))
+}
+
+fn page(number: u32, hashes: &[SequenceHash], depths: &[u32]) -> Vec<u8> {
     let mut writer = PageWriter::default();
     let records: BTreeMap<_, _> = hashes.iter().enumerate().collect();
     for (block, hash) in records {
         let holders = depths.iter().enumerate().filter(|(_, depth)| **depth as usize > block);
         writer.record(*hash, holders.map(|(i, _)| Holder { slot: slot(i), tier: Tier::Gpu }));
     }
-    OnePage(writer.finish(PageHeader { number: 0, generation: GENERATION, version: 1 }))
+    writer.finish(PageHeader { number, generation: GENERATION, version: 1 })
 }
 
 fn candidates(loads: &[u32]) -> Vec<Candidate> {
@@ -139,7 +154,7 @@ proptest! {
         let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
         let policy = Missing(weight);
         let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load, &Fleet::default());
-        let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
+        let least = (0..depths.len()).map(cost).min_by_key(Cost::key).unwrap();
         let (chosen, _) = choose(&depths, &loads, &policy, 1, 0);
         prop_assert_eq!(cost(chosen[0]), least);
     }
@@ -183,7 +198,7 @@ proptest! {
         let (depths, loads): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
         let policy = Missing(weight);
         let cost = |i: usize| policy.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates(&loads)[i].load, &Fleet::default());
-        let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
+        let least = (0..depths.len()).map(cost).min_by_key(Cost::key).unwrap();
         prop_assert_eq!(cost(choose_early(&depths, &loads, &policy).1), least);
     }
 }
@@ -212,9 +227,59 @@ proptest! {
         ];
         for rule in rules {
             let cost = |depths| rule.cost(&PROMPT, &depths, &load, &Fleet { least_prefill_tokens: 500 });
-            prop_assert!(!cost(shallow).beats(&cost(deep)), "{rule:?}: {shallow:?} {deep:?}");
+            prop_assert!(cost(deep).key() <= cost(shallow).key(), "{rule:?}: {shallow:?} {deep:?}");
         }
     }
+}
+
+proptest! {
+    /// The search relies on it.
+    #[test]
+    fn no_rule_charges_less_for_more_in_hand(
+        depths in proptest::array::uniform4(0..=100u32),
+        (requests, prefill_tokens, blocks) in (0..50u32, 0..1_000_000u64, 0..10_000u64),
+        (more_requests, more_tokens, more_blocks) in (0..3u32, 0..400_000u64, 0..3u64),
+        weight in 0.0..3.0f64,
+    ) {
+        let less = Load { requests, prefill_tokens, blocks };
+        let more = less.plus(Load { requests: more_requests, prefill_tokens: more_tokens, blocks: more_blocks });
+        for rule in rules(weight) {
+            let cost = |load| rule.cost(&PROMPT, &Depths::new(depths), &load, &Fleet { least_prefill_tokens: 500 });
+            prop_assert!(cost(less).key() <= cost(more).key(), "{rule:?}: {less:?} {more:?}");
+        }
+    }
+
+    #[test]
+    fn a_cost_has_the_order_of_its_parts((a, b) in (any::<(f64, f64)>(), any::<(f64, f64)>())) {
+        let cost = |(first, then)| Cost { first, then };
+        let expected = a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
+        prop_assert_eq!(cost(a).key().cmp(&cost(b).key()), expected);
+    }
+}
+
+#[test]
+fn equals_are_spread_over_all_where_the_cache_does_not_count() {
+    let mut counts = [0; 4];
+    for tie in 0..400 {
+        counts[choose(&[90, 40, 0, 0], &[1, 1, 1, 1], &LeastLoad, 1, tie).0[0]] += 1;
+    }
+    assert_eq!(counts, [100; 4]);
+}
+
+#[test]
+fn a_prompt_that_is_asked_again_costs_two_reads() {
+    let hashes: Vec<_> = (0..512u64).map(|i| SequenceHash(i << 55)).collect();
+    let candidates = candidates(&[0; 64]);
+    let limits = Limits { max_reads: 64, choices: 3 };
+    let prompt = Prompt { blocks: 512, tokens: 8192, block_size: 16 };
+    let question = Question { prompt, candidates: &candidates, policy: &LongestPrefix, limits, tie: 5 };
+    // One worker holds all of it, the others a system prompt.
+    let depths: Vec<u32> = (0..64).map(|i| if i == 9 { 512 } else { 100 }).collect();
+    let shape = IndexShape { page_bits: PageBits::new(9).unwrap(), ..shape() };
+    let chosen = select(&mut Everywhere(&hashes, &depths), shape, &hashes, &question);
+    assert_eq!((chosen.choices[0].slot, chosen.choices[0].depths), (slot(9), Depths::all_gpu(512)));
+    assert!(chosen.choices.len() == 3 && chosen.choices[1..].iter().all(|choice| choice.depths.any() > 0));
+    assert!(chosen.reads <= 2, "{} reads", chosen.reads);
 }
 
 /// Every rule, with weights from one end of their range to the other.
@@ -243,9 +308,72 @@ proptest! {
             let cost = |i: usize| {
                 rule.cost(&PROMPT, &Depths::all_gpu(depths[i]), &candidates[i].load, &Fleet { least_prefill_tokens })
             };
-            let least = (0..depths.len()).map(cost).min_by(Cost::order).unwrap();
+            let least = (0..depths.len()).map(cost).min_by_key(Cost::key).unwrap();
             prop_assert_eq!(cost(choose(&depths, &loads, &rule, 1, 0).0[0]), least, "{:?}", rule);
             prop_assert_eq!(cost(choose_early(&depths, &loads, &rule).1), least, "early, {:?}", rule);
+        }
+    }
+}
+
+/// What a worker holds of the prompt in each tier, what was just sent to it, and what it has in hand.
+fn any_worker() -> impl Strategy<Value = (Depths, u32, u32)> {
+    let depths = (0..=100u32, 0..3u32, 0..40u32, 0..40u32).prop_map(|(gpu, none, cpu, disk)| {
+        let gpu = if none == 0 { 0 } else { gpu };
+        Depths::new([gpu, gpu + cpu, gpu + cpu + disk, gpu + cpu + disk].map(|depth| depth.min(100)))
+    });
+    let floor = prop_oneof![5 => Just(0u32), 1 => 0..=100u32];
+    (depths, floor, prop_oneof![2 => Just(0u32), 1 => 0..2_000u32])
+}
+
+proptest! {
+    /// Many workers, most of which are never looked at: in slower tiers, just sent the same, and with several choices wanted.
+    #[test]
+    fn whoever_costs_least_of_many_is_found(
+        workers in proptest::collection::vec(any_worker(), 1..40),
+        (weight, choices, tie, at) in (0.0..3.0f64, 1..5usize, any::<u64>(), 1..=100usize),
+    ) {
+        let hashes = hashes(100);
+        let mut writer = PageWriter::default();
+        for (block, hash) in hashes.iter().enumerate() {
+            let tier = |depths: &Depths| Tier::ALL.into_iter().find(|tier| depths.within(*tier) as usize > block);
+            let holders = workers.iter().enumerate().filter_map(|(i, (depths, ..))| {
+                Some(Holder { slot: slot(i), tier: tier(depths)? })
+            });
+            writer.record(*hash, holders);
+        }
+        let mut store = OnePage(writer.finish(PageHeader { number: 0, generation: GENERATION, version: 1 }));
+        let candidates = candidates(&workers.iter().map(|(.., load)| *load).collect::<Vec<_>>());
+        let floors = |known: usize| -> Vec<_> {
+            let floor = |(i, (_, blocks, _)): (usize, &(Depths, u32, u32))| {
+                Floor { slot: slot(i), blocks: (*blocks).min(known as u32) }
+            };
+            workers.iter().enumerate().map(floor).collect()
+        };
+        let least_prefill_tokens = candidates.iter().map(|candidate| candidate.load.prefill_tokens).min().unwrap();
+        for rule in rules(weight) {
+            let truth = |i: usize| {
+                let (depths, floor, _) = &workers[i];
+                let depths = Depths::new(Tier::ALL.map(|tier| depths.within(tier).max(*floor)));
+                rule.cost(&PROMPT, &depths, &candidates[i].load, &Fleet { least_prefill_tokens }).key()
+            };
+            let limits = Limits { max_reads: u32::MAX, choices };
+            let question = Question { prompt: PROMPT, candidates: &candidates, policy: &rule, limits, tie };
+            let mut selector = Selector::default();
+            for known in [at, 100] {
+                selector.assume(&floors(known));
+                selector.advance(&mut store, shape(), &hashes[..known], known == 100, &question);
+            }
+            let chosen = selector.selection(&question).choices;
+            prop_assert_eq!(chosen.len(), choices.min(workers.len()));
+            let least = (0..workers.len()).map(truth).min().unwrap();
+            prop_assert_eq!(truth(usize::from(chosen[0].slot.number())), least, "{:?}", rule);
+            let distinct: std::collections::BTreeSet<_> = chosen.iter().map(|choice| choice.slot).collect();
+            prop_assert_eq!(distinct.len(), chosen.len());
+            // Nothing is claimed that is not held.
+            for choice in &chosen {
+                let (depths, floor, _) = &workers[usize::from(choice.slot.number())];
+                prop_assert!(Tier::ALL.iter().all(|tier| choice.depths.within(*tier) <= depths.within(*tier).max(*floor)));
+            }
         }
     }
 }

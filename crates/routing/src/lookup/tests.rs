@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::page::{Holder, PageHeader, PageWriter};
+use crate::page::{Holder, Page, PageHeader, PageWriter, RUN_BLOCKS};
+use crate::tier::Tier;
 
 const SHAPE: IndexShape = IndexShape { generation: Generation(3), page_bits: PageBits::new(4).unwrap() };
 
