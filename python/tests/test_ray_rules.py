@@ -1,8 +1,10 @@
 """The rules of `KVAwareRouter`, with Ray's own classes. Each test fails when its rule is taken out."""
 
 import asyncio
+import threading
 import time
-from typing import Optional
+from contextlib import contextmanager
+from typing import Iterator, Optional
 
 import pytest
 
@@ -164,14 +166,27 @@ async def test_a_selection_that_takes_too_long_falls_back():
     assert await asyncio.wait_for(choosing, timeout=5) == [fixture.replicas]
 
 
+@contextmanager
+def held_up(fixture: Fixture) -> Iterator[threading.Event]:
+    """Selections begin, which sets the event, and end after this. Whatever they and what follows them do is done then."""
+    begun, select = threading.Event(), fixture.router._kv_router.select_worker
+
+    def selecting(*args, **kwargs):
+        begun.set()
+        return select(*args, **kwargs)
+
+    fixture.router._kv_router.select_worker = selecting
+    with fixture.router._index._instance.lock:
+        yield begun
+    fixture.router._thread.submit(lambda: None).result()
+
+
 @in_loop
 async def test_a_selection_that_is_late_leaves_no_load_behind():
-    fixture = Fixture()
-    released = fixture.router._thread.submit(time.sleep, 0.05)
-    fixture.router._select_timeout_s = 0.001
-    assert await fixture.choose(request({"token_ids": PROMPT})) == [fixture.replicas]
-    released.result()
-    fixture.router._thread.submit(lambda: None).result()
+    fixture = Fixture(select_timeout_s=2.0)
+    with held_up(fixture) as begun:
+        choosing = asyncio.ensure_future(fixture.choose(request({"token_ids": PROMPT})))
+        assert await choosing == [fixture.replicas] and begun.is_set()
     assert fixture.loads() == [Load()] * 3
 
 
@@ -270,15 +285,13 @@ async def test_a_request_that_is_cancelled_while_it_waits_is_released():
 
 @in_loop
 async def test_a_selection_that_is_cancelled_books_nothing():
-    fixture = Fixture()
-    released = fixture.router._thread.submit(time.sleep, 0.05)
-    choosing = asyncio.ensure_future(fixture.choose(request({"token_ids": PROMPT})))
-    await asyncio.sleep(0.01)
-    choosing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await choosing
-    released.result()
-    fixture.router._thread.submit(lambda: None).result()
+    fixture = Fixture(select_timeout_s=60)
+    with held_up(fixture) as begun:
+        choosing = asyncio.ensure_future(fixture.choose(request({"token_ids": PROMPT})))
+        assert await asyncio.to_thread(begun.wait, 20)
+        choosing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await choosing
     assert fixture.loads() == [Load()] * 3
 
 

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: figures, measured.
 
+mod component;
 mod freshness;
 mod overhead;
 mod prompts;
@@ -16,6 +17,8 @@ pub(crate) enum Bench {
     Freshness(freshness::Options),
     /// From the body of a long conversation's second turn to its blocks
     Prompts(prompts::Options),
+    /// A selection through the component, from Rust and from Python, beside a peer's from Python
+    Component(component::Options),
     /// The index alone, beside a peer's: lookups, events applied, pages, memory
     Index(compare::Options),
     /// What a request costs on its way, beside plain Envoy, an external processor and the routers of others
@@ -31,6 +34,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Freshness(options) => freshness::run(options),
         Bench::Prompts(options) => prompts::run(options),
+        Bench::Component(options) => component::run(options),
         Bench::Index(options) => compare::bench(options),
         Bench::Overhead(options) => overhead::run(options),
         Bench::Wasm(options) => overhead::phases::run(options),
