@@ -37,7 +37,7 @@
 pub mod cache;
 mod config;
 mod engine;
-mod events;
+pub mod events;
 mod http;
 mod output;
 pub mod scheduler;

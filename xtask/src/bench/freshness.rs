@@ -4,9 +4,6 @@
 //! starts before a prompt is sent to it and stops when a request through Envoy is first told that this engine holds the
 //! prompt's blocks. So each figure is an upper bound: it has in it the way of the prompt to the engine, and up to one
 //! interval between two looks.
-//!
-//! A look is a request with the prompt in a header, on a path that the filter is configured to read and that Envoy answers
-//! by itself: it waits for no engine and stores nothing.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,10 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
-use warmroute_e2e::bootstrap::POOL;
 use warmroute_e2e::workspace::ScratchDir;
 use warmroute_e2e::{Client, Engine, Stack, envoy_binary, tokens};
 
+use super::look;
 use crate::build;
 use crate::demo::{self, drive, figures::percentile_ms, plan::Plan};
 
@@ -29,9 +26,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// So that the looks themselves do not load the machine that is measured.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
-
-/// Where a look goes.
-const LOOK: &str = "/look";
 
 /// So that the prompts of the bench are none of the demo's.
 const SEED: u64 = 1 << 40;
@@ -66,15 +60,8 @@ async fn measure(events: usize) -> Result<Value> {
     let engine = Engine::start(dir.path(), "measured", &flags).await?;
     let worker = json!({ "address": engine.address(), "events": engine.events(), "replay": engine.replay() });
     let stack = demo::stack("bench-freshness")
-        .filter(json!({ "pools": [{ "name": POOL }], "paths": ["/v1/completions", LOOK] }))
-        .edit_bootstrap(|bootstrap| {
-            let manager = bootstrap.connection_manager("warmroute")?;
-            let routes =
-                manager.pointer_mut("/route_config/virtual_hosts/0/routes").and_then(Value::as_array_mut);
-            let look = json!({ "match": { "path": LOOK }, "direct_response": { "status": 200 } });
-            routes.context("the bootstrap has no routes")?.insert(0, look);
-            Ok(())
-        })
+        .filter(look::filter(&["/v1/completions"]))
+        .edit_bootstrap(look::answer)
         .edit_collector(move |config| {
             let workers = config.pointer_mut("/pools/0/workers").and_then(Value::as_array_mut);
             workers.context("the collector's configuration has no workers")?.push(worker);
@@ -114,15 +101,14 @@ async fn background(url: String) -> Result<()> {
 
 async fn time_of_event(stack: &Stack, engine: &Engine, seed: u64) -> Result<Duration> {
     let prompt = tokens(seed, PROMPT_TOKENS);
-    let list = prompt.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let list = look::list(&prompt);
     let told = format!("worker={} ", engine.address());
     let (direct, through) = (Client::http1(engine.url())?, Client::http1(stack.url())?);
     let start = Instant::now();
     let computed = tokio::spawn(async move { direct.complete(&prompt, 1).await });
     let time = loop {
-        let look = through.get(LOOK).header("x-warmroute-tokens", &list).send().await?;
-        let decision = look.headers().get("x-warmroute-decision").and_then(|value| value.to_str().ok());
-        if decision.is_some_and(|decision| decision.contains(&told)) {
+        let decision = look::decision(&through, &list).await?;
+        if decision.contains(&told) {
             break start.elapsed();
         }
         ensure!(start.elapsed() < DEADLINE, "an event was never seen; the filter said {decision:?}");

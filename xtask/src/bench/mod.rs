@@ -2,9 +2,11 @@
 
 mod component;
 mod freshness;
+mod look;
 mod overhead;
 mod prompts;
 mod quality;
+mod scale;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -23,6 +25,8 @@ pub(crate) enum Bench {
     Index(compare::Options),
     /// What a request costs on its way, beside plain Envoy, an external processor and the routers of others
     Overhead(overhead::Options),
+    /// Hundreds of workers, millions of blocks: memory, feed, a new Envoy's copy, events applied
+    Scale(scale::Options),
     /// Where the filter's own time goes, in the real Envoy
     Wasm(overhead::phases::Options),
     /// The policies, beside the peers' rules and the ideal, in simulated time: a trace, or built-in workloads
@@ -37,6 +41,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Component(options) => component::run(options),
         Bench::Index(options) => compare::bench(options),
         Bench::Overhead(options) => overhead::run(options),
+        Bench::Scale(options) => scale::run(options),
         Bench::Wasm(options) => overhead::phases::run(options),
         Bench::Quality(options) => quality::run(options),
     }

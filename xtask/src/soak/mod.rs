@@ -23,7 +23,7 @@ mod conversations;
 mod disturb;
 mod exchange;
 mod load;
-mod memory;
+pub(crate) mod memory;
 mod report;
 mod request;
 mod shared;

@@ -29,7 +29,7 @@ use crate::config::Config;
 
 /// Numbers, encodes and hands out the batches of one engine.
 #[derive(Debug)]
-pub(crate) struct Publisher {
+pub struct Publisher {
     encoder: Encoder,
     next_seq: u64,
     buffer: Arc<ReplayBuffer>,
@@ -38,17 +38,20 @@ pub(crate) struct Publisher {
 
 /// The sockets behind a [`Publisher`].
 #[derive(Debug)]
-pub(crate) struct EventSockets {
+pub struct EventSockets {
     /// The PUB endpoint that was bound.
-    pub(crate) events: String,
+    pub events: String,
     /// The ROUTER endpoint that was bound.
-    pub(crate) replay: Option<String>,
+    pub replay: Option<String>,
     live_task: JoinHandle<()>,
     replay_task: Option<JoinHandle<()>>,
 }
 
 /// Binds the sockets that `config` names; `None` if it names no event endpoint.
-pub(crate) async fn start(config: &Config) -> anyhow::Result<Option<(Publisher, EventSockets)>> {
+///
+/// # Errors
+/// When an endpoint cannot be bound.
+pub async fn start(config: &Config) -> anyhow::Result<Option<(Publisher, EventSockets)>> {
     let Some(endpoint) = &config.events else { return Ok(None) };
     let topic = Bytes::from(config.topic.clone());
     let buffer = Arc::new(ReplayBuffer::new(config.replay_buffer));
@@ -75,7 +78,7 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<Option<(Publisher, 
 impl Publisher {
     /// Publishes one batch. Never waits: a batch for which the queue has no room is dropped from the live stream, and
     /// stays in the replay buffer.
-    pub(crate) fn publish(&mut self, events: &[CacheEvent]) {
+    pub fn publish(&mut self, events: &[CacheEvent]) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let payload = match self.encoder.encode(now, events) {
             Ok(payload) => Bytes::from(payload),
@@ -97,7 +100,7 @@ impl Publisher {
 
 impl EventSockets {
     /// Closes the sockets. The publisher must be gone.
-    pub(crate) async fn stop(self) {
+    pub async fn stop(self) {
         if let Some(task) = self.replay_task {
             task.abort();
             let _aborted = task.await;

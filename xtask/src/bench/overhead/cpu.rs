@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 ///
 /// # Errors
 /// When one of the processes has ended.
-pub(super) fn used_ns(pids: &[u32]) -> Result<u64> {
+pub(in crate::bench) fn used_ns(pids: &[u32]) -> Result<u64> {
     let mut sum = 0;
     let mut open = pids.to_vec();
     while let Some(pid) = open.pop() {

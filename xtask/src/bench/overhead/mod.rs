@@ -8,7 +8,7 @@
 
 mod build;
 mod chart;
-mod cpu;
+pub(super) mod cpu;
 mod envoys;
 mod http1;
 mod load;
