@@ -239,7 +239,8 @@ async fn the_books_never_exceed_the_truth_and_are_empty_after_every_end() -> Res
         round(&mut stack, &ends, number, ROUND, ENDS).await?;
         wait_until_empty(&stack).await?;
     }
-    // So many are held in mid-stream: the books have exactly those, at the workers that serve them.
+    // So many are held in mid-stream: the books have exactly those, at the workers that serve them. Nobody has their prompts,
+    // so that no engine is sent more of them than it runs at once.
     let client = Client::http1(stack.url())?;
     let mut held: Vec<reqwest::Response> = Vec::new();
     let mut serving = BTreeMap::<String, u64>::new();
@@ -247,7 +248,7 @@ async fn the_books_never_exceed_the_truth_and_are_empty_after_every_end() -> Res
         if held.len() == 8 {
             break;
         }
-        let request = client.post("/v1/completions").json(&streamed(&tokens(number, 512), 20_000));
+        let request = client.post("/v1/completions").json(&streamed(&tokens(1 << 40 | number, 512), 20_000));
         let mut response = request.send().await?;
         // An engine that is asked too much at once refuses, and so may the next.
         if response.status().is_success() {

@@ -53,17 +53,18 @@ async fn a_session_steers_and_an_unhealthy_worker_is_not_taken() -> Result<()> {
     options.edit = Some(by_session);
     let proxy = options.start().await?;
     proxy.wait_until_steered_to(warm.address(), &prompt).await?;
-    for _ in 0..20 {
-        let echo = proxy.send(&prompt, &[]).await?;
-        ensure!(echo.served_by == warm.address(), "{echo:?}");
-    }
-    // Envoy's health checks find the dead one; from then on no attempt at it is made, and none is retried.
-    wait::until_ok(DEADLINE, "the dead worker to be known", async || {
+    // A session is kept only with a host that Envoy knows to be healthy: none is before its first check.
+    wait::until_ok(DEADLINE, "the health of all workers to be known", async || {
         let stats = proxy.envoy.stats("cluster.workers.membership_healthy").await?;
         ensure!(stats.values().sum::<u64>() == 2, "{stats:?}");
         Ok(())
     })
     .await?;
+    for _ in 0..20 {
+        let echo = proxy.send(&prompt, &[]).await?;
+        ensure!(echo.served_by == warm.address(), "{echo:?}");
+    }
+    // No attempt is made at the dead one, and none is retried.
     let retries = async || {
         anyhow::Ok(proxy.envoy.stats("cluster.workers.upstream_rq_retry$").await?.values().sum::<u64>())
     };

@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use warmroute_e2e::venv::Venv;
 use warmroute_e2e::{Client, Engine, ports, tokens, wait};
+use warmroute_simengine::Config;
+use warmroute_simengine::events::{self, EventSockets, Publisher};
 
 use super::load::Target;
 use super::place::{Router, Running, Surroundings};
@@ -30,15 +32,23 @@ pub(super) fn vllm_cache_aware(around: &Surroundings<'_>) -> Result<Router> {
     router("vllm-router-cache-aware", "vllm_router.launch_router", around, "cache_aware", "warning")
 }
 
-/// vLLM's router, which follows the engines' events.
-pub(super) fn vllm_kv_aware(around: &Surroundings<'_>, engines: &[Engine]) -> Result<Router> {
+/// vLLM's router, which follows the engines' events. It wants a stream of its own for each worker: `engines` tell who holds
+/// the prompts, one for each number of a prompt, and `silent` is that of each worker that has nothing.
+pub(super) fn vllm_kv_aware(
+    around: &Surroundings<'_>,
+    engines: &[Engine],
+    silent: &[(Publisher, EventSockets)],
+) -> Result<Router> {
     let mut router =
         router("vllm-router-kv-aware", "vllm_router.launch_router", around, "kv_aware", "warning")?;
-    let (silent, holders) = engines.split_last().context("no engines")?;
+    let mut silent = silent.iter();
     for (number, worker) in around.workers.iter().enumerate() {
         let holder = (0..PROMPTS).position(|i| prompts::holder(i) == number);
-        let engine = holder.and_then(|i| holders.get(i)).unwrap_or(silent);
-        router.command.args(["--kv-event-source", &format!("http://{worker}={}", engine.events())]);
+        let events = match holder.and_then(|i| engines.get(i)) {
+            Some(engine) => engine.events(),
+            None => silent.next().context("too few silent streams")?.1.events.clone(),
+        };
+        router.command.args(["--kv-event-source", &format!("http://{worker}={events}")]);
     }
     let block_size = BLOCK_SIZE.to_string();
     router.command.args(["--kv-event-model", MODEL, "--kv-event-block-size", &block_size]);
@@ -68,21 +78,31 @@ fn router(
     Ok(Router { name, command, address })
 }
 
-/// Engines whose events tell who holds the prompts: one for each number of a prompt, and one that has nothing.
+/// Engines whose events tell who holds the prompts: one for each number of a prompt.
 pub(super) async fn engines(dir: &Path) -> Result<Vec<Engine>> {
     let flags = ["--block-size", &BLOCK_SIZE.to_string(), "--model", MODEL, "--num-blocks", "65536"];
     let quick = ["--base-ms", "0", "--prefill-us-per-token", "0"];
     let flags: Vec<String> = flags.into_iter().chain(quick).map(str::to_owned).collect();
     let mut engines = Vec::new();
-    for number in 0..=PROMPTS {
+    for number in 0..PROMPTS {
         engines.push(Engine::start(dir, &format!("engine-{number}"), &flags).await?);
     }
     Ok(engines)
 }
 
+/// So many streams of events on which nothing is ever said.
+pub(super) async fn silent_streams(count: usize) -> Result<Vec<(Publisher, EventSockets)>> {
+    let config: Config = clap::Parser::try_parse_from(["silent", "--events", "tcp://127.0.0.1:0"])?;
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        streams.push(events::start(&config).await?.context("an event endpoint was asked for")?);
+    }
+    Ok(streams)
+}
+
 /// Has each engine compute its prompts, once the router is sure to hear of it.
 pub(super) async fn fill(router: &Running, engines: &[Engine], lengths: &[usize]) -> Result<()> {
-    for (number, engine) in engines.iter().take(PROMPTS).enumerate() {
+    for (number, engine) in engines.iter().enumerate() {
         wait_until_heard(router, engine, number).await?;
         let client = Client::http1(engine.url())?;
         for length in lengths {

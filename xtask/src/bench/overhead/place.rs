@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use warmroute_e2e::process::Process;
 use warmroute_e2e::workspace::ScratchDir;
 use warmroute_e2e::{Bootstrap, Client, Engine, Envoy, envoy, ports, wait};
+use warmroute_simengine::events::{EventSockets, Publisher};
 
 use super::build::Built;
 use super::{envoys, peers};
@@ -40,6 +41,8 @@ pub(super) struct Running {
     processes: Vec<Process>,
     /// Engines that only tell what they have cached; no request goes to them.
     engines: Vec<Engine>,
+    /// Streams on which nothing is said.
+    silent: Vec<(Publisher, EventSockets)>,
     dir: ScratchDir,
 }
 
@@ -95,17 +98,17 @@ impl Place {
                 running.processes.push(floor);
                 Ok(running)
             }
-            Self::VllmRouterCacheAware => {
-                Running::of_router(dir, peers::vllm_cache_aware(around)?, Vec::new()).await
-            }
+            Self::VllmRouterCacheAware => Running::of_router(dir, peers::vllm_cache_aware(around)?).await,
             Self::VllmRouterKvAware => {
                 let engines = peers::engines(dir.path()).await?;
-                let router = peers::vllm_kv_aware(around, &engines)?;
-                let running = Running::of_router(dir, router, engines).await?;
+                let silent = peers::silent_streams(around.workers.len()).await?;
+                let router = peers::vllm_kv_aware(around, &engines, &silent)?;
+                let mut running = Running::of_router(dir, router).await?;
+                (running.engines, running.silent) = (engines, silent);
                 peers::fill(&running, &running.engines, around.lengths).await?;
                 Ok(running)
             }
-            Self::SglangRouter => Running::of_router(dir, peers::sglang(around)?, Vec::new()).await,
+            Self::SglangRouter => Running::of_router(dir, peers::sglang(around)?).await,
         }
     }
 }
@@ -118,10 +121,18 @@ impl Running {
         let mut envoy = Envoy::start(dir.path(), &mut bootstrap, options).await?;
         let address = envoy.url().trim_start_matches("http://").parse()?;
         let pids = vec![envoy.process_mut().id()];
-        Ok(Self { address, pids, envoy: Some(envoy), processes: vec![], engines: vec![], dir })
+        Ok(Self {
+            address,
+            pids,
+            envoy: Some(envoy),
+            processes: vec![],
+            engines: vec![],
+            silent: vec![],
+            dir,
+        })
     }
 
-    async fn of_router(dir: ScratchDir, router: Router, engines: Vec<Engine>) -> Result<Self> {
+    async fn of_router(dir: ScratchDir, router: Router) -> Result<Self> {
         let Router { name, mut command, address } = router;
         let mut process = spawn(name, &mut command, dir.path())?;
         let client = Client::http1(format!("http://{address}"))?;
@@ -135,7 +146,15 @@ impl Running {
         });
         waited.await??;
         let pids = vec![process.id()];
-        Ok(Self { address, pids, envoy: None, processes: vec![process], engines, dir })
+        Ok(Self {
+            address,
+            pids,
+            envoy: None,
+            processes: vec![process],
+            engines: vec![],
+            silent: vec![],
+            dir,
+        })
     }
 
     /// Its Envoy.
@@ -157,6 +176,10 @@ impl Running {
             process.kill_hard()?;
         }
         drop(self.engines);
+        for (publisher, sockets) in self.silent {
+            drop(publisher);
+            sockets.stop().await;
+        }
         self.dir.remove()
     }
 }
